@@ -1,0 +1,8 @@
+//! The extension points of the broker as traits, each with its native implementation, the checks of every answer, and
+//! one conformance suite that all implementations run. No I/O and no WebAssembly: the module host implements these
+//! traits elsewhere.
+
+pub mod conformance;
+mod partitioner;
+
+pub use partitioner::{Murmur2, PartitionFault, Partitioner, check_partitions, murmur2};

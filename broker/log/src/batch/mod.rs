@@ -1,0 +1,16 @@
+//! The record batch, Kafka's format v2 (KIP-98), which is the form of a record on disk, in memory and on the wire.
+//!
+//! Layout (big-endian): base offset i64 | batch length i32 (of what follows) | partition leader epoch i32 | magic i8 = 2
+//! | CRC-32C u32 (of what follows) | attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64
+//! | producer id i64 | producer epoch i16 | base sequence i32 | record count i32 | records.
+//! Base offset and leader epoch are outside the CRC, so the broker stamps both in place.
+
+mod builder;
+mod compression;
+mod header;
+mod records;
+
+pub use builder::{BatchBuilder, NewBatch};
+pub use compression::CompressionError;
+pub use header::{Batch, BatchBuf, BatchError, BatchHeader, HEADER_BYTES};
+pub use records::{RecordRef, RecordsError};

@@ -1,0 +1,21 @@
+//! The log: Kafka record batches (v2), segments with their indexes, recovery, retention and producer state.
+//!
+//! Synchronous: every call runs on the caller's thread and no thread is started here. Not here: topics, queues, group
+//! commit, waiting readers (the engine's), and anything that knows HTTP.
+
+mod batch;
+mod partition;
+mod producers;
+mod storage;
+
+pub use batch::{
+    Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, HEADER_BYTES, NewBatch, RecordRef,
+    RecordsError,
+};
+pub use partition::{
+    Append, AppendError, Appended, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError,
+    Recovery, Retained, SequenceCheck,
+};
+pub use storage::{DiskStorage, File, Storage, StorageError};
+// #[cfg(feature = "sim")]
+// pub use storage::{CrashPlan, SimStorage};

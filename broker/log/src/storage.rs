@@ -1,0 +1,63 @@
+//! What the log needs of a file system, as a trait: the disk, and (feature `sim`) a simulated one for tests.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+use levada_model::Timestamp;
+use thiserror::Error;
+
+/// A failed call of the file system, with what was attempted on which file.
+#[derive(Debug, Error)]
+#[error("{operation} {path}: {source}")]
+pub struct StorageError {
+    /// What was attempted.
+    pub operation: &'static str,
+    /// On which path.
+    pub path: String,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// A directory tree of files.
+///
+/// Duties of an implementation: a created, renamed or removed name is durable only after [`sync_dir`](Self::sync_dir)
+/// of its directory; written bytes and a changed length only after [`File::sync_data`]. A rename replaces atomically.
+pub trait Storage: Send + Sync + 'static {
+    /// Creates a directory; one that exists is fine. Its parent must exist.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Creates the file if there is none, and opens it for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// Opens a file that exists, for reading and writing.
+    fn open_existing(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// Names in a directory, in no order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// When the file was last written.
+    fn modified(&self, path: &Path) -> io::Result<Timestamp>;
+    /// Renames a file within its file system, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and all in it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// An open file; shared by a writer and many readers. All calls take a position, none moves a cursor.
+pub trait File: Send + Sync + 'static {
+    /// Reads at most `buf.len()` bytes; fewer at the end of the file.
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Writes all of `parts` one after another from `position` on.
+    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()>;
+    /// Bytes in the file.
+    fn len(&self) -> io::Result<u64>;
+    /// Cuts or extends (with zeros) the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes all written bytes and the length durable (fdatasync).
+    fn sync_data(&self) -> io::Result<()>;
+}
+
+/// The machine's file system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct DiskStorage;

@@ -1,0 +1,371 @@
+//! A topic's configuration: Kafka's names where Kafka has one, each with its rule, default and effect in one table.
+//!
+//! What was set is kept as it was sent; what holds is computed from it and the defaults. A name appears here only when
+//! it has an effect.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::limits;
+
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// No such name.
+    #[error("there is no topic setting {name:?}; the settings are {known}")]
+    Unknown {
+        /// The name that was sent.
+        name: String,
+        /// All names, for the reader.
+        known: String,
+    },
+    /// The value breaks the setting's rule.
+    #[error("{name} takes {rule}; {value} is not")]
+    Invalid {
+        /// The setting.
+        name: &'static str,
+        /// What it takes, in words.
+        rule: String,
+        /// What was sent, as JSON text.
+        value: String,
+    },
+}
+
+impl ConfigError {
+    /// The name of the setting that was wrong, as it was sent.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Unknown { name, .. } => name,
+            Self::Invalid { name, .. } => name,
+        }
+    }
+}
+
+/// What happens to old records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CleanupPolicy {
+    /// Whole segments go when they are too old or the partition is too large.
+    Delete,
+}
+
+/// What an acknowledgement means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// On the disk.
+    Fsync,
+    /// In the kernel's page cache: survives the process, not the machine.
+    PageCache,
+}
+
+/// Whose time a record carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimestampType {
+    /// The producer's.
+    CreateTime,
+    /// The broker's at the append.
+    LogAppendTime,
+}
+
+/// How the broker compresses the batches that it builds itself. Batches that come built are stored as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// RFC 1952.
+    Gzip,
+    /// Snappy in Kafka's (xerial's) framing.
+    Snappy,
+    /// LZ4 frames.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// What places records that name no partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartitionerChoice {
+    /// Kafka's default hash of the key.
+    Murmur2,
+}
+
+/// A topic's settings in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicConfig {
+    /// `cleanup.policy`.
+    pub cleanup_policy: CleanupPolicy,
+    /// `compression.type`; Kafka's `producer` means none here, since a JSON producer compresses nothing.
+    pub compression: Compression,
+    /// `durability`.
+    pub durability: Durability,
+    /// `max.message.bytes`: largest key, value and headers together, in bytes.
+    pub max_message_bytes: usize,
+    /// `message.timestamp.after.max.ms`: how far in the future a producer's timestamp may lie.
+    pub timestamp_after_max_ms: i64,
+    /// `message.timestamp.type`.
+    pub timestamp_type: TimestampType,
+    /// `min.insync.replicas`: fewer, and `acks=all` is refused.
+    pub min_insync_replicas: u32,
+    /// `partitioner`.
+    pub partitioner: PartitionerChoice,
+    /// `retention.bytes` a partition; none is unbounded.
+    pub retention_bytes: Option<u64>,
+    /// `retention.ms`; none is for ever.
+    pub retention_ms: Option<i64>,
+    /// `segment.bytes`: the active segment is rolled before it grows beyond this.
+    pub segment_bytes: u64,
+    /// `segment.ms`: the active segment is rolled when its first append is older than this.
+    pub segment_ms: i64,
+}
+
+/// One row of the table of settings.
+pub struct ConfigKey {
+    /// The name.
+    pub name: &'static str,
+    /// What it takes, in words.
+    pub rule: &'static str,
+    /// What it does, in words.
+    pub effect: &'static str,
+    default: fn() -> Value,
+    check: fn(&Value) -> bool,
+}
+
+const WEEKS_2_MS: i64 = 14 * 24 * 60 * 60 * 1000;
+const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+const HOUR_MS: i64 = 60 * 60 * 1000;
+
+fn integer_in(value: &Value, least: i64, most: i64) -> bool {
+    value.as_i64().is_some_and(|n| (least..=most).contains(&n))
+}
+
+fn one_of(value: &Value, words: &[&str]) -> bool {
+    value.as_str().is_some_and(|text| words.contains(&text))
+}
+
+const JSON_MAX: i64 = limits::JSON_INTEGER_MAX.cast_signed();
+
+/// All settings, in order of name.
+static KEYS: [ConfigKey; 12] = [
+    ConfigKey {
+        name: "cleanup.policy",
+        rule: "\"delete\"",
+        effect: "what happens to old records: whole segments are removed",
+        default: || json!("delete"),
+        check: |v| one_of(v, &["delete"]),
+    },
+    ConfigKey {
+        name: "compression.type",
+        rule: "one of \"producer\", \"uncompressed\", \"gzip\", \"snappy\", \"lz4\", \"zstd\"",
+        effect: "how batches that the broker builds from JSON and raw bodies are compressed",
+        default: || json!("producer"),
+        check: |v| one_of(v, &["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]),
+    },
+    ConfigKey {
+        name: "durability",
+        rule: "\"fsync\" or \"page-cache\"",
+        effect: "what an acknowledgement means: on the disk, or in the kernel's page cache",
+        default: || json!("fsync"),
+        check: |v| one_of(v, &["fsync", "page-cache"]),
+    },
+    ConfigKey {
+        name: "max.message.bytes",
+        rule: "an integer from 1 to 268435456",
+        effect: "largest record, key, value and headers together",
+        default: || json!(limits::MESSAGE_BYTES_MAX),
+        check: |v| integer_in(v, 1, limits::MESSAGE_BYTES_CEILING as i64),
+    },
+    ConfigKey {
+        name: "message.timestamp.after.max.ms",
+        rule: "an integer from 0 to 2^53 - 1",
+        effect: "how far in the future a record's timestamp may lie",
+        default: || json!(HOUR_MS),
+        check: |v| integer_in(v, 0, JSON_MAX),
+    },
+    ConfigKey {
+        name: "message.timestamp.type",
+        rule: "\"CreateTime\" or \"LogAppendTime\"",
+        effect: "whether records keep the producer's time or get the broker's",
+        default: || json!("CreateTime"),
+        check: |v| one_of(v, &["CreateTime", "LogAppendTime"]),
+    },
+    ConfigKey {
+        name: "min.insync.replicas",
+        rule: "an integer from 1 to 100",
+        effect: "with fewer in-sync replicas, acks=all is refused",
+        default: || json!(1),
+        check: |v| integer_in(v, 1, 100),
+    },
+    ConfigKey {
+        name: "partitioner",
+        rule: "\"murmur2\"",
+        effect: "what places records that name no partition",
+        default: || json!("murmur2"),
+        check: |v| one_of(v, &["murmur2"]),
+    },
+    ConfigKey {
+        name: "retention.bytes",
+        rule: "-1 (unbounded) or an integer from 0 to 2^53 - 1",
+        effect: "oldest segments are removed while a partition's segments hold more than this",
+        default: || json!(-1),
+        check: |v| integer_in(v, -1, JSON_MAX),
+    },
+    ConfigKey {
+        name: "retention.ms",
+        rule: "-1 (for ever) or an integer from 0 to 2^53 - 1",
+        effect: "a segment is removed when both its largest timestamp and its last append are older than this",
+        default: || json!(WEEKS_2_MS),
+        check: |v| integer_in(v, -1, JSON_MAX),
+    },
+    ConfigKey {
+        name: "segment.bytes",
+        rule: "an integer from 1024 to 1073741824",
+        effect: "the active segment is rolled before it grows beyond this",
+        default: || json!(limits::SEGMENT_BYTES_MAX),
+        check: |v| integer_in(v, limits::SEGMENT_BYTES_MIN as i64, limits::SEGMENT_BYTES_MAX as i64),
+    },
+    ConfigKey {
+        name: "segment.ms",
+        rule: "an integer from 1 to 2^53 - 1",
+        effect: "the active segment is rolled when its first append is older than this",
+        default: || json!(WEEK_MS),
+        check: |v| integer_in(v, 1, JSON_MAX),
+    },
+];
+
+impl ConfigKey {
+    /// All settings, in order of name.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        &KEYS
+    }
+
+    /// The value in force when nothing is set.
+    #[must_use]
+    pub fn default_value(&self) -> Value {
+        (self.default)()
+    }
+}
+
+impl Default for TopicConfig {
+    fn default() -> Self {
+        Self::new(&BTreeMap::new()).expect("the defaults keep their rules")
+    }
+}
+
+impl TopicConfig {
+    /// What holds when `set` is set and all else is at its default.
+    ///
+    /// # Errors
+    /// An unknown name, or a value that breaks its rule.
+    pub fn new(set: &BTreeMap<String, Value>) -> Result<Self, ConfigError> {
+        for (name, value) in set {
+            let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+                let known = KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
+                return Err(ConfigError::Unknown { name: name.clone(), known });
+            };
+            if !(key.check)(value) {
+                return Err(ConfigError::Invalid {
+                    name: key.name,
+                    rule: key.rule.to_owned(),
+                    value: value.to_string(),
+                });
+            }
+        }
+        Ok(Self::from_effective(&Self::effective(set)))
+    }
+
+    /// Every setting with its value in force.
+    #[must_use]
+    pub fn effective(set: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+        let value = |key: &ConfigKey| set.get(key.name).cloned().unwrap_or_else(|| key.default_value());
+        KEYS.iter().map(|key| (key.name.to_owned(), value(key))).collect()
+    }
+
+    fn from_effective(all: &BTreeMap<String, Value>) -> Self {
+        let number = |name: &str| all[name].as_i64().expect("checked to be an integer");
+        let unless_negative = |name: &str| Some(number(name)).filter(|n| *n >= 0);
+        let word = |name: &str| all[name].as_str().expect("checked to be a word").to_owned();
+        Self {
+            cleanup_policy: CleanupPolicy::Delete,
+            compression: match word("compression.type").as_str() {
+                "gzip" => Compression::Gzip,
+                "snappy" => Compression::Snappy,
+                "lz4" => Compression::Lz4,
+                "zstd" => Compression::Zstd,
+                _ => Compression::None,
+            },
+            durability: match word("durability").as_str() {
+                "page-cache" => Durability::PageCache,
+                _ => Durability::Fsync,
+            },
+            max_message_bytes: usize::try_from(number("max.message.bytes")).expect("checked to be positive"),
+            timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
+            timestamp_type: match word("message.timestamp.type").as_str() {
+                "LogAppendTime" => TimestampType::LogAppendTime,
+                _ => TimestampType::CreateTime,
+            },
+            min_insync_replicas: u32::try_from(number("min.insync.replicas")).expect("checked to be small"),
+            partitioner: PartitionerChoice::Murmur2,
+            retention_bytes: unless_negative("retention.bytes").map(i64::cast_unsigned),
+            retention_ms: unless_negative("retention.ms"),
+            segment_bytes: number("segment.bytes").cast_unsigned(),
+            segment_ms: number("segment.ms"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: Value) -> Result<TopicConfig, ConfigError> {
+        TopicConfig::new(&BTreeMap::from([(name.to_owned(), value)]))
+    }
+
+    #[test]
+    fn the_defaults_keep_two_weeks_and_sync() {
+        let config = TopicConfig::default();
+        assert_eq!(config.retention_ms, Some(WEEKS_2_MS));
+        assert_eq!(config.durability, Durability::Fsync);
+        assert_eq!(config.max_message_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn what_is_set_holds() {
+        assert_eq!(set("retention.ms", json!(-1)).expect("valid").retention_ms, None);
+        assert_eq!(set("segment.bytes", json!(4096)).expect("valid").segment_bytes, 4096);
+        assert_eq!(set("compression.type", json!("zstd")).expect("valid").compression, Compression::Zstd);
+    }
+
+    #[test]
+    fn unknown_names_and_bad_values_are_refused_by_name() {
+        assert!(matches!(set("retention", json!(1)), Err(ConfigError::Unknown { .. })));
+        for (name, bad) in [
+            ("retention.ms", json!(-2)),
+            ("retention.ms", json!("1")),
+            ("retention.ms", json!(1.5)),
+            ("segment.bytes", json!(10)),
+            ("durability", json!("none")),
+            ("message.timestamp.after.max.ms", json!(9_007_199_254_740_992_i64)),
+        ] {
+            let error = set(name, bad).expect_err(name);
+            assert!(matches!(&error, ConfigError::Invalid { name: n, .. } if *n == name), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_effective_configuration_lists_every_setting() {
+        let all = TopicConfig::effective(&BTreeMap::from([("retention.ms".to_owned(), json!(5))]));
+        assert_eq!(all.len(), KEYS.len());
+        assert_eq!(all["retention.ms"], json!(5));
+        assert!(KEYS.is_sorted_by_key(|key| key.name));
+    }
+}

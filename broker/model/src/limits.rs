@@ -1,0 +1,60 @@
+//! Every cap of the broker in one place, with its unit last in its name.
+//!
+//! A cap is checked at the edge, where a request that breaks it is refused with the cap's name, and asserted inside.
+//! Those that an operator may move are defaults here; the setting that moves them is named in the comment.
+
+/// Longest topic or group name, in bytes (Kafka's rule for topics).
+pub const NAME_BYTES_MAX: usize = 249;
+/// Most partitions that one topic may have.
+pub const PARTITIONS_MAX: u32 = 10_000;
+/// Largest integer that the interface emits or takes: 2^53 - 1, the last that every JSON reader holds exactly.
+pub const JSON_INTEGER_MAX: u64 = (1 << 53) - 1;
+/// Deepest nesting of a JSON value in a record.
+pub const JSON_DEPTH_MAX: usize = 128;
+/// Default of `--max-body-bytes`: largest request body, after decompression.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Default of the topic setting `max.message.bytes`: largest record (key, value and headers together).
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Largest value that `max.message.bytes` takes.
+pub const MESSAGE_BYTES_CEILING: usize = 256 << 20;
+/// Largest record batch, as stored and as unpacked; also the largest that a reader takes from a file at once.
+pub const BATCH_BYTES_MAX: usize = 512 << 20;
+/// Most headers of one record.
+pub const RECORD_HEADERS_MAX: usize = 1_000;
+/// Most bytes of window that a compressed stream may ask for (zstd): 8 MiB.
+pub const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+/// Default and largest `max_records` of a read.
+pub const READ_RECORDS_DEFAULT: usize = 500;
+/// Largest `max_records` of a read; above it the request is clamped.
+pub const READ_RECORDS_MAX: usize = 10_000;
+/// Default `max_bytes` of a read.
+pub const READ_BYTES_DEFAULT: usize = 1 << 20;
+/// Largest `max_bytes` of a read; above it the request is clamped.
+pub const READ_BYTES_MAX: usize = 64 << 20;
+/// Longest `wait_ms` of a read; above it the request is clamped.
+pub const READ_WAIT_MS_MAX: u64 = 60_000;
+/// Default and largest `limit` of a listing.
+pub const LIST_LIMIT_DEFAULT: usize = 100;
+/// Largest `limit` of a listing; above it the request is clamped.
+pub const LIST_LIMIT_MAX: usize = 1_000;
+/// Sequences of the last batches that a partition remembers of one producer (Kafka's five).
+pub const PRODUCER_BATCHES_REMEMBERED: usize = 5;
+/// Default of `--producer-id-expiration-ms` (`producer.id.expiration.ms`): how long a partition remembers a producer
+/// after its last append.
+pub const PRODUCER_EXPIRATION_MS: i64 = 24 * 60 * 60 * 1000;
+/// Most idempotency keys that one partition remembers.
+pub const IDEMPOTENCY_KEYS_MAX: usize = 100_000;
+/// Longest `Idempotency-Key`, in bytes.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+/// Most appends that wait for one partition's owner; a further one is refused with 503.
+pub const PARTITION_QUEUE_APPENDS_MAX: usize = 4_096;
+/// Most bytes that wait for one partition's owner (one append always fits).
+pub const PARTITION_QUEUE_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of recent batches that the whole broker keeps in memory for readers at the tail.
+pub const TAIL_CACHE_BYTES_MAX: usize = 64 << 20;
+/// Partitions of `__consumer_offsets`.
+pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
+/// Smallest `segment.bytes`. Kafka's is 14 bytes before 4.0 and 1 MiB since; ours is what one index interval needs.
+pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
+/// Largest `segment.bytes`: positions within a segment are 32 bits wide.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
