@@ -16,6 +16,6 @@ pub use partition::{
     Append, AppendError, Appended, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError,
     Recovery, Retained, SequenceCheck,
 };
+#[cfg(feature = "sim")]
+pub use storage::{CrashPlan, Fate, Pending, SimStorage};
 pub use storage::{DiskStorage, File, Storage, StorageError};
-// #[cfg(feature = "sim")]
-// pub use storage::{CrashPlan, SimStorage};

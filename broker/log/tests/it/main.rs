@@ -1,3 +1,4 @@
 //! The log from outside.
 
 mod batch;
+mod storage;
