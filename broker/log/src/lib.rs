@@ -19,6 +19,6 @@ pub use partition::{
     Recovery, Retained, SequenceCheck,
 };
 pub use producers::{derived_producer_id, is_derived};
+#[cfg(feature = "sim")]
+pub use storage::{CrashPlan, Fate, Pending, SimStorage};
 pub use storage::{DiskStorage, File, Storage, StorageError};
-// #[cfg(feature = "sim")]
-// pub use storage::{CrashPlan, SimStorage};
