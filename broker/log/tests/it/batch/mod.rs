@@ -1,6 +1,7 @@
 //! Record batches: what goes in comes out, what is not a batch is refused, and nothing that comes in costs more than it
 //! weighs.
 
+mod corpus;
 mod damage;
 mod hostile;
 mod oracle;
