@@ -10,7 +10,7 @@ mod storage;
 
 pub use batch::{
     Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, HEADER_BYTES, NewBatch, RecordRef,
-    RecordsError,
+    RecordView, RecordsError,
 };
 pub use partition::{
     Append, AppendError, Appended, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError,

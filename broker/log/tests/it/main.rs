@@ -1,0 +1,3 @@
+//! The log from outside.
+
+mod batch;
