@@ -3,7 +3,8 @@
 use bytes::{BufMut, BytesMut};
 use levada_model::{Compression, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp};
 
-use super::{BatchBuf, BatchHeader, CompressionError, HEADER_BYTES, compression, header, varint};
+use super::compression::Codec;
+use super::{BatchBuf, BatchHeader, CompressionError, HEADER_BYTES, header, varint};
 
 /// What a new batch carries besides its records.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,9 +98,9 @@ impl BatchBuilder {
     pub fn finish(self) -> Result<BatchBuf, CompressionError> {
         assert!(self.record_count > 0, "a batch has at least one record");
         let Self { new, bytes, record_count, base_timestamp, max_timestamp } = self;
-        let bytes = match new.compression {
-            Compression::None => bytes,
-            packed => compression::pack(packed, &bytes, HEADER_BYTES)?,
+        let bytes = match Codec::of(new.compression) {
+            None => bytes,
+            Some(codec) => codec.pack(&bytes, HEADER_BYTES)?,
         };
         let no_producer = (ProducerEpoch(-1), Sequence(-1));
         let (producer_epoch, base_sequence) = new.producer.map_or(no_producer, |(_, epoch, first)| (epoch, first));

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use levada_model::{Compression, Header, Offset, Record, Timestamp, TimestampType, limits};
+use levada_model::{Header, Offset, Record, Timestamp, TimestampType, limits};
 use thiserror::Error;
 
+use super::compression::Codec;
 use super::varint::Cursor;
-use super::{Batch, BatchBuf, BatchHeader, CompressionError, HEADER_BYTES, compression};
+use super::{Batch, BatchBuf, BatchHeader, CompressionError, HEADER_BYTES};
 
 /// What is wrong with the records of a batch whose CRC is right.
 #[derive(Debug, Error)]
@@ -60,9 +61,9 @@ impl Batch {
     /// When they cannot be unpacked; a malformed record ends the iteration with its error.
     pub fn records(&self) -> Result<impl Iterator<Item = Result<RecordRef, RecordsError>> + use<>, RecordsError> {
         let packed = self.bytes().slice(HEADER_BYTES..);
-        let bytes = match self.header().compression() {
-            Compression::None => packed,
-            compression => compression::unpack(compression, &packed, limits::BATCH_BYTES_MAX)?.into(),
+        let bytes = match Codec::of(self.header().compression()) {
+            None => packed,
+            Some(codec) => codec.unpack(&packed, limits::BATCH_BYTES_MAX)?.into(),
         };
         Ok(Records { walk: Walk::new(*self.header()), bytes })
     }
@@ -82,10 +83,10 @@ impl BatchBuf {
     ) -> Result<(), E> {
         let packed = &self.bytes()[HEADER_BYTES..];
         let unpacked;
-        let bytes = match self.header().compression() {
-            Compression::None => packed,
-            compression => {
-                unpacked = compression::unpack(compression, packed, unpacked_bytes_max).map_err(RecordsError::from)?;
+        let bytes = match Codec::of(self.header().compression()) {
+            None => packed,
+            Some(codec) => {
+                unpacked = codec.unpack(packed, unpacked_bytes_max).map_err(RecordsError::from)?;
                 &unpacked
             }
         };

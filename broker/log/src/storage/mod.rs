@@ -1,6 +1,8 @@
 //! What the log needs of a file system, as a trait: the disk, and (feature `sim`) a simulated one for tests.
 
 mod disk;
+#[cfg(feature = "sim")]
+mod sim;
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -10,6 +12,8 @@ use levada_model::Timestamp;
 use thiserror::Error;
 
 pub use disk::DiskStorage;
+#[cfg(feature = "sim")]
+pub use sim::{CrashPlan, Fate, Pending, SimStorage};
 
 /// A failed call of the file system, with what was attempted on which file.
 #[derive(Debug, Error)]
@@ -49,6 +53,7 @@ pub trait Storage: Send + Sync + 'static {
 }
 
 /// An open file; shared by a writer and many readers. All calls take a position, none moves a cursor.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]
 pub trait File: Send + Sync + 'static {
     /// Fills `buf` from `position` on; fewer bytes only where the file ends.
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
