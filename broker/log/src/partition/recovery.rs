@@ -210,7 +210,9 @@ impl Opening<'_> {
         let tail = match segments.last() {
             Some(newest) => self.scan_newest(newest, scan_from, recovery_point, &mut replay)?,
             None => {
-                self.recovery.damage.push(Damage { from: log_start, to: end_least });
+                if log_start < end_least {
+                    self.recovery.damage.push(Damage { from: log_start, to: end_least });
+                }
                 Tail { end: Place { position: 0, offset: end_least }, is_stranded: true, is_changed: false }
             }
         };
@@ -267,7 +269,7 @@ impl Opening<'_> {
             snapshot,
             epochs: self.state.epochs(),
         };
-        if is_new || !self.listing.has_checkpoint || self.checkpoint.is_none() {
+        if is_new || self.checkpoint.is_none() || found.checkpoint.is_start_unsure() {
             found.checkpoint.save(&*self.state.storage, &checkpoint)?;
             self.state.storage.sync_dir(&self.state.dir).map_err(StorageError::at("sync", &self.state.dir))?;
         } else if tail.is_changed {
@@ -388,8 +390,8 @@ impl Opening<'_> {
                 walk.jump(Place { position: position + HEADER_BYTES as u64, offset: offset.advance(1) });
             }
         }
-        let latest = self.state.epochs().latest();
-        walk.next_contiguous(|epoch| latest.is_none_or(|latest| latest <= epoch))
+        let (epochs, offset) = (self.state.epochs(), walk.place().offset);
+        walk.next_contiguous(|epoch| epochs.may_be(offset, epoch))
     }
 
     /// First and last append to the active segment, as far as something remembers them.
