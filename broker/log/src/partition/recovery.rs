@@ -97,11 +97,8 @@ fn list_or_create(state: &State) -> Result<Listing, StorageError> {
 
 /// A log without a file: the first write makes them, so that an idle partition costs nothing.
 fn fresh(state: &Arc<State>, checkpoint: CheckpointFile, now: Timestamp) -> Found {
-    let start = Place { position: 0, offset: Offset(0) };
-    let segment = new_segment(state, start.offset);
-    state.set_segments(vec![segment.clone()]);
     Found {
-        active: Active::new(segment, start, None, now),
+        active: begin(state, Offset(0), now),
         producers: Producers::default(),
         checkpoint,
         snapshot: SnapshotAt::Empty(Offset(0)),
@@ -109,6 +106,13 @@ fn fresh(state: &Arc<State>, checkpoint: CheckpointFile, now: Timestamp) -> Foun
         is_on_disk: false,
         is_clean: true,
     }
+}
+
+/// The first segment of a log that has none, only in memory yet.
+pub(super) fn begin(state: &State, offset: Offset, now: Timestamp) -> Active {
+    let segment = new_segment(state, offset);
+    state.set_segments(vec![segment.clone()]);
+    Active::new(segment, Place { position: 0, offset }, None, now)
 }
 
 fn new_segment(state: &State, base_offset: Offset) -> Arc<Segment> {
