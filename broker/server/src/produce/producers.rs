@@ -16,13 +16,13 @@ use crate::state::{Caller, OpenEngine};
     post,
     path = "/v1/producers",
     operation_id = "create_producer",
-    tag = "produce",
+    tag = "Produce",
     request_body = ProducerRequest,
     responses(
         (status = 200, description = "An id that was never given out before.", body = Producer),
-        (status = 400, description = "The body is not JSON.", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is of another type.", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A field is not taken; transactions are not there yet.", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "The body is not JSON."),
+        (status = 415, description = "The body is of another type."),
+        (status = 422, description = "A field is not taken; transactions are not there yet."),
     )
 )]
 pub(super) async fn create_producer(
@@ -35,7 +35,9 @@ pub(super) async fn create_producer(
     {
         if is_there {
             let detail = "this broker has no transactions yet: only null is taken";
-            return Err(Problem::new(ErrorCode::InvalidField, format!("{pointer}: {detail}")).at(pointer, detail).into());
+            return Err(Problem::new(ErrorCode::InvalidField, format!("{pointer}: {detail}"))
+                .at(pointer, detail)
+                .into());
         }
     }
     let (id, epoch) = engine.init_producer(&who).await.map_err(|e| refusal::produce(e, refusal::in_no_place))?;

@@ -4,7 +4,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use levada_api::{Problem, RawAnswer};
+use levada_api::RawAnswer;
 use levada_engine::{Once, ProduceRecord, ProduceRequest};
 use levada_model::{Header, Record, Timestamp};
 use sha2::{Digest, Sha256};
@@ -28,7 +28,7 @@ const RECORD_HEADER: &str = "record-header-";
     post,
     path = "/v1/topics/{topic}/raw",
     operation_id = "produce_raw",
-    tag = "produce",
+    tag = "Produce",
     params(
         ("topic" = String, Path, description = "The topic."),
         ("key" = Option<String>, Query, description = "The record's key; absent is the null key, empty an empty one."),
@@ -45,15 +45,15 @@ const RECORD_HEADER: &str = "record-header-";
     responses(
         (status = 200, description = "Stored (or stored before: see duplicate and Idempotent-Replayed).", body = RawAnswer),
         (status = 202, description = "Taken, with acks=none.", body = RawAnswer),
-        (status = 400, description = "A parameter or header is malformed.", body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "The topic is the broker's own, or a newer epoch of the producer has written.", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such topic.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The sequence is out of order, or the partition is retiring.", body = Problem, content_type = "application/problem+json"),
-        (status = 412, description = "The expected offset is not the next.", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "The body is larger than the topic or the server takes.", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Encoding is not taken.", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The record breaks a rule, or the idempotency key came before with another request.", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "No writes are taken now.", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "A parameter or header is malformed."),
+        (status = 403, description = "The topic is the broker's own, or a newer epoch of the producer has written."),
+        (status = 404, description = "There is no such topic."),
+        (status = 409, description = "The sequence is out of order, or the partition is retiring."),
+        (status = 412, description = "The expected offset is not the next."),
+        (status = 413, description = "The body is larger than the topic or the server takes."),
+        (status = 415, description = "The Content-Encoding is not taken."),
+        (status = 422, description = "The record breaks a rule, or the idempotency key came before with another request."),
+        (status = 503, description = "No writes are taken now."),
     )
 )]
 pub(super) async fn produce_raw(
@@ -77,11 +77,8 @@ pub(super) async fn produce_raw(
     let kept = kept_headers(headers);
 
     let BodyBytes(body) = BodyBytes::from_request(request, &state).await?;
-    let mut sent = ProduceRecord {
-        record: Record { key, value: Some(body.freeze()), headers: kept },
-        timestamp,
-        partition,
-    };
+    let mut sent =
+        ProduceRecord { record: Record { key, value: Some(body.freeze()), headers: kept }, timestamp, partition };
     let once = once.of_body(|| digest(&sent));
     // A retry may belong to another trace, so the trace is no part of what the digest is of.
     trace.mark(&mut sent.record);
@@ -96,11 +93,8 @@ fn kept_headers(headers: &HeaderMap) -> Vec<Header> {
     let content_type = headers.get(header::CONTENT_TYPE).filter(|value| !value.is_empty());
     let named = headers.iter().filter_map(|(name, value)| Some((name.as_str().strip_prefix(RECORD_HEADER)?, value)));
     let kept = content_type.map(|value| ("content-type", value)).into_iter().chain(named);
-    kept.map(|(name, value)| Header {
-        name: name.to_owned(),
-        value: Some(Bytes::copy_from_slice(value.as_bytes())),
-    })
-    .collect()
+    kept.map(|(name, value)| Header { name: name.to_owned(), value: Some(Bytes::copy_from_slice(value.as_bytes())) })
+        .collect()
 }
 
 /// The SHA-256 of all that makes the record, each part behind its length.

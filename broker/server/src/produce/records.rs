@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
-use levada_api::{LineAnswer, Problem, ProduceAnswer, ProduceBody, ProduceRecord};
+use levada_api::{LineAnswer, ProduceAnswer, ProduceBody, ProduceRecord};
 
 use super::{Target, batches, json, ndjson};
 use crate::AppState;
@@ -29,7 +29,7 @@ const ACCEPTED: HeaderValue =
     post,
     path = "/v1/topics/{topic}/records",
     operation_id = "produce_records",
-    tag = "produce",
+    tag = "Produce",
     params(
         ("topic" = String, Path, description = "The topic."),
         ("acks" = Option<String>, Query, description = "When to answer: all (the default), leader or none."),
@@ -53,15 +53,15 @@ const ACCEPTED: HeaderValue =
         )),
         (status = 202, description = "Taken, with acks=none.", body = ProduceAnswer),
         (status = 207, description = "Some partitions stored their records, others failed.", body = ProduceAnswer),
-        (status = 400, description = "The body, a parameter or a header is malformed.", body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "The topic is the broker's own, or a newer epoch of the producer has written.", body = Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such topic.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The sequence is out of order, or a partition is retiring.", body = Problem, content_type = "application/problem+json"),
-        (status = 412, description = "The expected offset is not the next.", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "A record or the body is larger than its limit.", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is of another type; Accept-Post lists those taken.", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A record breaks a rule; nothing was stored.", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "No writes are taken now.", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "The body, a parameter or a header is malformed."),
+        (status = 403, description = "The topic is the broker's own, or a newer epoch of the producer has written."),
+        (status = 404, description = "There is no such topic."),
+        (status = 409, description = "The sequence is out of order, or a partition is retiring."),
+        (status = 412, description = "The expected offset is not the next."),
+        (status = 413, description = "A record or the body is larger than its limit."),
+        (status = 415, description = "The body is of another type; Accept-Post lists those taken."),
+        (status = 422, description = "A record breaks a rule; nothing was stored."),
+        (status = 503, description = "No writes are taken now."),
     )
 )]
 pub(super) async fn produce_records(

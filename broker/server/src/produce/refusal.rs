@@ -104,8 +104,9 @@ pub(super) fn append(fault: &AppendFault) -> Problem {
 
 fn refused(error: &AppendError, detail: String) -> Problem {
     match error {
-        AppendError::OutOfOrderSequence { expected, .. } => Problem::new(ErrorCode::OutOfOrderSequence, detail)
-            .with(|m| m.expected_sequence = Some(expected.0)),
+        AppendError::OutOfOrderSequence { expected, .. } => {
+            Problem::new(ErrorCode::OutOfOrderSequence, detail).with(|m| m.expected_sequence = Some(expected.0))
+        }
         AppendError::ProducerFenced { .. } => Problem::new(ErrorCode::ProducerFenced, detail),
         AppendError::KeyReused => Problem::new(ErrorCode::IdempotencyKeyReused, detail),
         AppendError::OffsetMismatch { next_offset } => {
