@@ -4,12 +4,12 @@ use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use levada_api::{ErrorCode, Problem};
 use levada_engine::BatchesRequest;
-use levada_model::PartitionIndex;
 
 use super::answer::{self, Asked};
-use super::{Target, refusal, wishes};
+use super::wishes::{self, Query};
+use super::{Target, refusal};
 use crate::AppState;
-use crate::extract::{BodyBytes, Params};
+use crate::extract::BodyBytes;
 use crate::refusal::Refusal;
 
 const IN_THE_BATCHES: &str = "with record batches: producer id, epoch and sequence stand in the batches themselves";
@@ -17,14 +17,13 @@ const IN_THE_BATCHES: &str = "with record batches: producer id, epoch and sequen
 pub(super) async fn produce(
     target: Target,
     state: &AppState,
-    mut params: Params,
+    query: Query,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let acks = wishes::acks(&mut params)?;
-    let partition = partition(&mut params)?.ok_or_else(|| {
+    Query::refuse("results", query.results.is_some(), "a produce of record batches")?;
+    let partition = query.partition.ok_or_else(|| {
         Problem::new(ErrorCode::InvalidParameter, "record batches need the query parameter partition")
     })?;
-    params.finish()?;
     let headers = request.headers();
     let names = [wishes::IDEMPOTENCY_KEY, wishes::PRODUCER_ID, wishes::PRODUCER_EPOCH, wishes::PRODUCER_SEQUENCE];
     wishes::refuse(headers, &names, IN_THE_BATCHES)?;
@@ -34,14 +33,8 @@ pub(super) async fn produce(
     if bytes.is_empty() {
         return Err(Problem::new(ErrorCode::InvalidBatch, "the body is empty; one batch at least is needed").into());
     }
-    let request = BatchesRequest { partition, bytes, acks, expected_offset };
+    let request = BatchesRequest { partition, bytes, acks: query.acks, expected_offset };
     let produced = target.engine.produce_batches(&target.who, &target.topic, request).await;
     let produced = produced.map_err(|error| refusal::produce(error, refusal::in_no_place))?;
-    Ok(answer::records(&produced, Asked { acks, by_key: false })?)
-}
-
-/// Reads `partition=`.
-pub(super) fn partition(params: &mut Params) -> Result<Option<PartitionIndex>, Problem> {
-    let rule = || format!("an integer from 0 to {}", u32::MAX);
-    params.value("partition", |text| crate::extract::digits(text).map(PartitionIndex).ok_or_else(rule))
+    Ok(answer::records(&produced, Asked { acks: query.acks, by_key: false })?)
 }

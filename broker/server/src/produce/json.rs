@@ -7,19 +7,22 @@ use levada_engine::{Once, ProduceRecord, ProduceRequest};
 use sha2::{Digest, Sha256};
 
 use super::answer::{self, Asked};
-use super::{Target, refusal, trace::Trace, wishes};
+use super::trace::Trace;
+use super::wishes::{self, Query};
+use super::{Target, refusal};
 use crate::AppState;
-use crate::extract::{BodyBytes, Params};
+use crate::extract::BodyBytes;
 use crate::refusal::Refusal;
 
 pub(super) async fn produce(
     target: Target,
     state: &AppState,
-    mut params: Params,
+    query: Query,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let acks = wishes::acks(&mut params)?;
-    params.finish()?;
+    Query::refuse("results", query.results.is_some(), "a produce of JSON")?;
+    Query::refuse("partition", query.partition.is_some(), "a produce of JSON, whose records name theirs,")?;
+    let acks = query.acks;
     let headers = request.headers();
     wishes::refuse(headers, &[], "")?;
     let once = wishes::once(headers)?;

@@ -15,19 +15,22 @@ mod refusal;
 mod trace;
 mod wishes;
 
+use axum::middleware;
 use levada_engine::Engine;
 use levada_model::{Principal, TopicName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::extract::answers_json;
 
 /// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    let producers = OpenApiRouter::new().routes(routes!(producers::create_producer));
     OpenApiRouter::new()
         .routes(routes!(records::produce_records))
         .routes(routes!(raw::produce_raw))
-        .routes(routes!(producers::create_producer))
+        .merge(producers.route_layer(middleware::from_fn(answers_json)))
 }
 
 /// Whose records go where.

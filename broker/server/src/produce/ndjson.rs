@@ -15,9 +15,11 @@ use levada_engine::{Acks, Placed, ProduceError, ProduceRecord, ProduceRequest, P
 use levada_model::PartitionIndex;
 
 use super::lines::{Line, LineCutter};
-use super::{Target, refusal, trace::Trace, wishes};
+use super::trace::Trace;
+use super::wishes::{self, Query, Results};
+use super::{Target, refusal};
 use crate::AppState;
-use crate::extract::{BodyStream, Params};
+use crate::extract::BodyStream;
 use crate::refusal::Refusal;
 
 /// Most lines of one batch.
@@ -30,12 +32,10 @@ const FOR_ONE_BODY: &str = "with NDJSON: a stream is stored in many appends";
 pub(super) async fn produce(
     target: Target,
     state: &AppState,
-    mut params: Params,
+    query: Query,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let acks = wishes::acks(&mut params)?;
-    let results = results(&mut params)?;
-    params.finish()?;
+    Query::refuse("partition", query.partition.is_some(), "a produce of NDJSON, whose records name theirs,")?;
     let headers = request.headers();
     let names = [
         wishes::IDEMPOTENCY_KEY,
@@ -49,8 +49,8 @@ pub(super) async fn produce(
     let line_bytes_max = state.limits().bytes_max;
     let upload = Upload {
         target,
-        acks,
-        results,
+        acks: query.acks,
+        results: query.results.unwrap_or(Results::All),
         trace,
         body: BodyStream::from_request(request, state).await?,
         cutter: LineCutter::new(line_bytes_max),
@@ -70,24 +70,6 @@ pub(super) async fn produce(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(response)
-}
-
-/// Which lines are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Results {
-    All,
-    Refused,
-    None,
-}
-
-fn results(params: &mut Params) -> Result<Results, Problem> {
-    let results = params.value("results", |text| match text {
-        "all" => Ok(Results::All),
-        "refused" => Ok(Results::Refused),
-        "none" => Ok(Results::None),
-        _ => Err("all, refused or none"),
-    })?;
-    Ok(results.unwrap_or(Results::All))
 }
 
 enum State {

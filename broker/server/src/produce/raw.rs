@@ -10,10 +10,9 @@ use levada_model::{Header, Record, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::answer::{self, Asked};
-use super::batches::partition;
 use super::{refusal, trace::Trace, wishes};
 use crate::AppState;
-use crate::extract::{BodyBytes, Params, TopicPath};
+use crate::extract::{BodyBytes, Params, TopicPath, accepts};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -64,9 +63,10 @@ pub(super) async fn produce_raw(
     mut params: Params,
     request: Request,
 ) -> Result<Response, Refusal> {
+    accepts(request.headers(), &["application/json"])?;
     let acks = wishes::acks(&mut params)?;
     let key = params.text("key").map(Bytes::from);
-    let partition = partition(&mut params)?;
+    let partition = wishes::partition(&mut params)?;
     let timestamp = params.integer("timestamp")?.map(|ms| Timestamp(ms.cast_signed()));
     params.finish()?;
     let headers = request.headers();

@@ -5,9 +5,10 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use levada_api::{LineAnswer, ProduceAnswer, ProduceBody, ProduceRecord};
 
+use super::wishes::Query;
 use super::{Target, batches, json, ndjson};
 use crate::AppState;
-use crate::extract::{Params, TopicPath, content_type, unsupported_media_type};
+use crate::extract::{Params, TopicPath, accepts, content_type, unsupported_media_type};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -72,11 +73,13 @@ pub(super) async fn produce_records(
     params: Params,
     request: Request,
 ) -> Result<Response, Refusal> {
+    accepts(request.headers(), &[JSON, NDJSON])?;
+    let query = Query::read(params)?;
     let target = Target { engine, who, topic };
     match content_type(request.headers()).as_deref() {
-        Some(JSON) => json::produce(target, &state, params, request).await,
-        Some(NDJSON) => ndjson::produce(target, &state, params, request).await,
-        Some(RECORD_BATCH) => batches::produce(target, &state, params, request).await,
+        Some(JSON) => json::produce(target, &state, query, request).await,
+        Some(NDJSON) => ndjson::produce(target, &state, query, request).await,
+        Some(RECORD_BATCH) => batches::produce(target, &state, query, request).await,
         _ => {
             let problem = unsupported_media_type(request.headers(), &[JSON, NDJSON, RECORD_BATCH]);
             let mut response = Refusal(problem).into_response();

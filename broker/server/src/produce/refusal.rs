@@ -43,7 +43,7 @@ pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::OnePartition(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("", detail),
         ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
-        ProduceError::AutoCreate(_) => Problem::new(ErrorCode::LogFenced, detail),
+        ProduceError::AutoCreate(_) | ProduceError::Unavailable(_) => Problem::new(ErrorCode::LogFenced, detail),
         ProduceError::UnknownProducer(_) => Problem::new(ErrorCode::UnknownProducer, detail),
     }
 }

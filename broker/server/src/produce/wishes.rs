@@ -4,9 +4,9 @@ use http::HeaderMap;
 use levada_api::{ErrorCode, Problem};
 use levada_engine::{Acks, Once};
 use levada_model::limits::{IDEMPOTENCY_KEY_BYTES_MAX, JSON_INTEGER_MAX};
-use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence};
+use levada_model::{Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence};
 
-use crate::extract::Params;
+use crate::extract::{Params, digits};
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) const PRODUCER_ID: &str = "producer-id";
@@ -14,6 +14,52 @@ pub(super) const PRODUCER_EPOCH: &str = "producer-epoch";
 pub(super) const PRODUCER_SEQUENCE: &str = "producer-sequence";
 pub(super) const EXPECTED_OFFSET: &str = "expected-offset";
 const TRANSACTION: &str = "transaction";
+
+/// What the query of a produce says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Query {
+    pub(super) acks: Acks,
+    pub(super) results: Option<Results>,
+    pub(super) partition: Option<PartitionIndex>,
+}
+
+/// Which lines of an NDJSON produce are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Results {
+    All,
+    Refused,
+    None,
+}
+
+impl Query {
+    /// Reads the query of a produce of records, whatever its form.
+    pub(super) fn read(mut params: Params) -> Result<Self, Problem> {
+        let acks = acks(&mut params)?;
+        let results = params.value("results", |text| match text {
+            "all" => Ok(Results::All),
+            "refused" => Ok(Results::Refused),
+            "none" => Ok(Results::None),
+            _ => Err("all, refused or none"),
+        })?;
+        let partition = partition(&mut params)?;
+        params.finish()?;
+        Ok(Self { acks, results, partition })
+    }
+
+    /// Refuses a parameter that this form of a produce does not take.
+    pub(super) fn refuse(name: &'static str, is_there: bool, form: &str) -> Result<(), Problem> {
+        if is_there {
+            return Err(Problem::new(ErrorCode::UnknownParameter, format!("{form} takes no query parameter {name}")));
+        }
+        Ok(())
+    }
+}
+
+/// Reads `partition=`.
+pub(super) fn partition(params: &mut Params) -> Result<Option<PartitionIndex>, Problem> {
+    let rule = || format!("an integer from 0 to {}", u32::MAX);
+    params.value("partition", |text| digits(text).map(PartitionIndex).ok_or_else(rule))
+}
 
 /// Reads `acks=`.
 pub(super) fn acks(params: &mut Params) -> Result<Acks, Problem> {
