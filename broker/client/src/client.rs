@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn addresses_that_cannot_work_are_refused_with_the_right_form() {
-        for (url, hint) in [("localhost:8080", "begin with http://"), ("https://x", "http only"), ("x y", "write it like")]
+        for (url, hint) in
+            [("localhost:8080", "begin with http://"), ("https://x", "http only"), ("x y", "write it like")]
         {
             let error = Client::new(url).expect_err(url).to_string();
             assert!(error.contains(hint), "{error}");

@@ -17,7 +17,9 @@ pub enum ClientError {
         detail: String,
     },
     /// A name that cannot be part of an address (empty, `.` or `..`), so the server cannot even be asked.
-    #[error("{name:?} cannot be a name: names have 1 to 249 characters of a-z A-Z 0-9 . _ - and are not \".\" or \"..\"")]
+    #[error(
+        "{name:?} cannot be a name: names have 1 to 249 characters of a-z A-Z 0-9 . _ - and are not \".\" or \"..\""
+    )]
     Name {
         /// What was given.
         name: String,

@@ -211,12 +211,12 @@ impl Client {
     ///
     /// # Errors
     /// When the stream as a whole is refused; what happens later comes through the answer.
-    pub async fn produce_stream(
+    pub async fn produce_stream<S: Stream<Item = NewRecord> + Send + 'static>(
         &self,
         topic: &str,
-        records: impl Stream<Item = NewRecord> + Send + 'static,
+        records: S,
         acks: Acks,
-    ) -> Result<impl Stream<Item = Result<StreamAnswer, ClientError>> + use<>, ClientError> {
+    ) -> Result<impl Stream<Item = Result<StreamAnswer, ClientError>> + use<S>, ClientError> {
         let lines = records.map(|record| record.to_line());
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, crate::NDJSON_TYPE);
         let response = self.send(request.body(Body::wrap_stream(lines))).await?;

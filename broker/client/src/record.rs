@@ -93,7 +93,9 @@ impl Serialize for NewRecord {
         match self.key.as_deref().map(std::str::from_utf8) {
             None => {}
             Some(Ok(text)) => map.serialize_entry("key", text)?,
-            Some(Err(_)) => map.serialize_entry("key_base64", &BASE64.encode(self.key.as_deref().unwrap_or_default()))?,
+            Some(Err(_)) => {
+                map.serialize_entry("key_base64", &BASE64.encode(self.key.as_deref().unwrap_or_default()))?
+            }
         }
         match &self.value {
             NewValue::Tombstone => map.serialize_entry("value", &())?,
@@ -154,7 +156,7 @@ pub struct Record {
     /// Headers in order.
     pub headers: Vec<(String, Option<Bytes>)>,
     /// The record object as the server wrote it.
-    pub wire: Box<RawValue>,
+    pub wire: String,
 }
 
 #[derive(Deserialize)]
@@ -184,8 +186,8 @@ impl Record {
     ///
     /// # Errors
     /// When it is not one.
-    pub fn from_wire(wire: Box<RawValue>) -> Result<Self, serde_json::Error> {
-        let record: WireRecord = serde_json::from_str(wire.get())?;
+    pub fn from_wire(wire: &str) -> Result<Self, serde_json::Error> {
+        let record: WireRecord = serde_json::from_str(wire)?;
         let unbase64 = |text: String| BASE64.decode(text).map(Bytes::from).map_err(serde_json::Error::custom);
         let key = match (record.key, record.key_base64) {
             (Some(text), _) => Some(Bytes::from(text)),
@@ -206,13 +208,13 @@ impl Record {
         };
         let headers = record.headers.into_iter().map(header).collect::<Result<_, serde_json::Error>>()?;
         let WireRecord { partition, offset, timestamp, timestamp_type, .. } = record;
-        Ok(Self { partition, offset, timestamp, timestamp_type, key, value, headers, wire })
+        Ok(Self { partition, offset, timestamp, timestamp_type, key, value, headers, wire: wire.to_owned() })
     }
 }
 
 impl<'de> Deserialize<'de> for Record {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_wire(Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+        Self::from_wire(Box::<RawValue>::deserialize(deserializer)?.get()).map_err(D::Error::custom)
     }
 }
 
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(record.key, None);
         assert_eq!(record.value.as_deref(), Some(b"{\"n\": 1.00}".as_slice()));
         assert_eq!(record.headers[1], ("g".into(), Some(Bytes::from_static(b"\xfe"))));
-        assert_eq!(record.wire.get(), wire);
+        assert_eq!(record.wire, wire);
         let tombstone = r#"{"partition":1,"offset":8,"timestamp":5,"timestamp_type":"create","key":"","value":null}"#;
         let tombstone: Record = serde_json::from_str(tombstone).expect("it is a record");
         assert_eq!((tombstone.key.as_deref(), tombstone.value), (Some(b"".as_slice()), None));
