@@ -1,6 +1,8 @@
 //! Records as this client sends and receives them. A JSON payload is kept as the text it is, never through a number or
 //! a tree, so that every digit and space survives.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -210,6 +212,27 @@ impl Record {
         let WireRecord { partition, offset, timestamp, timestamp_type, .. } = record;
         Ok(Self { partition, offset, timestamp, timestamp_type, key, value, headers, wire: wire.to_owned() })
     }
+
+    /// The record object in one line: a JSON value with line breaks is then told as `value_text`, which is the same
+    /// bytes.
+    #[must_use]
+    pub fn to_line(&self) -> Cow<'_, str> {
+        #[derive(Deserialize)]
+        struct Value<'a> {
+            #[serde(borrow)]
+            value: Option<&'a RawValue>,
+        }
+        let wire = self.wire.as_str();
+        if !wire.contains(['\n', '\r']) {
+            return Cow::Borrowed(wire);
+        }
+        let Ok(Value { value: Some(value) }) = serde_json::from_str(wire) else { return Cow::Borrowed(wire) };
+        let start = value.get().as_ptr().addr() - wire.as_ptr().addr();
+        let Some(name) = wire[..start].rfind("\"value\"") else { return Cow::Borrowed(wire) };
+        let (before, after) = (&wire[..name], &wire[start + value.get().len()..]);
+        let text = serde_json::Value::from(value.get());
+        Cow::Owned(format!("{before}\"value_text\":{text}{after}"))
+    }
 }
 
 impl<'de> Deserialize<'de> for Record {
@@ -275,5 +298,15 @@ mod tests {
         let tombstone = r#"{"partition":1,"offset":8,"timestamp":5,"timestamp_type":"create","key":"","value":null}"#;
         let tombstone: Record = serde_json::from_str(tombstone).expect("it is a record");
         assert_eq!((tombstone.key.as_deref(), tombstone.value), (Some(b"".as_slice()), None));
+    }
+    #[test]
+    fn a_record_that_was_read_fits_in_one_line() {
+        let wire = "{\"partition\":1,\"offset\":7,\"timestamp\":5,\"timestamp_type\":\"create\",\"key\":\"\\\"value\\\"\",\
+                    \"value\":{\n\"value\": 1},\"headers\":[]}";
+        let record = Record::from_wire(wire).expect("it is a record");
+        let line = record.to_line();
+        assert!(!line.contains('\n'), "{line}");
+        let again = Record::from_wire(&line).expect("it is a record");
+        assert_eq!((again.value, again.key), (record.value.clone(), record.key.clone()));
     }
 }
