@@ -2,7 +2,16 @@
 //!
 //! Not here: HTTP itself (no axum), and what the engine does.
 
+mod cluster;
 mod error;
+mod groups;
 pub mod strict;
+mod topics;
 
+pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem};
+pub use groups::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
+pub use topics::{
+    AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,
+    TruncatedPartition, TruncatedTopic,
+};

@@ -33,8 +33,12 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let Err(error) = serde_path_to_error::deserialize::<_, Object<T>>(&mut reader) else {
         return Err(Problem::new(ErrorCode::InvalidJson, error.to_string()));
     };
-    let pointer = pointer(error.path());
+    let mut pointer = pointer(error.path());
     let detail = without_place(&error.into_inner().to_string());
+    // serde tells a repeat after it has left the field.
+    if let Some(name) = detail.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`')) {
+        pointer = format!("{pointer}/{}", pointer_token(name));
+    }
     Err(Problem::new(ErrorCode::InvalidField, format!("{}: {detail}", shown(&pointer))).at(pointer, detail))
 }
 
