@@ -10,12 +10,15 @@ mod storage;
 
 pub use batch::{
     Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, HEADER_BYTES, NewBatch, RecordRef,
-    RecordsError,
+    RecordView, RecordsError,
 };
+#[cfg(feature = "sim")]
+pub use partition::PlantedFaults;
 pub use partition::{
     Append, AppendError, Appended, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError,
     Recovery, Retained, SequenceCheck,
 };
+pub use producers::{derived_producer_id, is_derived};
+#[cfg(feature = "sim")]
+pub use storage::{CrashPlan, Fate, Pending, SimStorage};
 pub use storage::{DiskStorage, File, Storage, StorageError};
-// #[cfg(feature = "sim")]
-// pub use storage::{CrashPlan, SimStorage};

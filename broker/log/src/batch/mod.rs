@@ -9,8 +9,9 @@ mod builder;
 mod compression;
 mod header;
 mod records;
+mod varint;
 
 pub use builder::{BatchBuilder, NewBatch};
 pub use compression::CompressionError;
 pub use header::{Batch, BatchBuf, BatchError, BatchHeader, HEADER_BYTES};
-pub use records::{RecordRef, RecordsError};
+pub use records::{RecordRef, RecordView, RecordsError};

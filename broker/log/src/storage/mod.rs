@@ -1,11 +1,19 @@
 //! What the log needs of a file system, as a trait: the disk, and (feature `sim`) a simulated one for tests.
 
+mod disk;
+#[cfg(feature = "sim")]
+mod sim;
+
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
 use levada_model::Timestamp;
 use thiserror::Error;
+
+pub use disk::DiskStorage;
+#[cfg(feature = "sim")]
+pub use sim::{CrashPlan, Fate, Pending, SimStorage};
 
 /// A failed call of the file system, with what was attempted on which file.
 #[derive(Debug, Error)]
@@ -45,8 +53,9 @@ pub trait Storage: Send + Sync + 'static {
 }
 
 /// An open file; shared by a writer and many readers. All calls take a position, none moves a cursor.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]
 pub trait File: Send + Sync + 'static {
-    /// Reads at most `buf.len()` bytes; fewer at the end of the file.
+    /// Fills `buf` from `position` on; fewer bytes only where the file ends.
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
     /// Writes all of `parts` one after another from `position` on.
     fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()>;
@@ -57,7 +66,3 @@ pub trait File: Send + Sync + 'static {
     /// Makes all written bytes and the length durable (fdatasync).
     fn sync_data(&self) -> io::Result<()>;
 }
-
-/// The machine's file system.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct DiskStorage;

@@ -1,0 +1,28 @@
+//! One partition's log: the writer with its segments, and the readers that share them.
+//!
+//! One owner holds the [`PartitionLog`] and calls `stage` for each batch, `write` once for all that was staged, and
+//! `sync` where durability asks for it; readers hold [`LogReader`]s and never wait for the owner.
+//!
+//! What lies in a directory and why it is safe: `broker/docs/formats/log-directory.md`.
+
+mod active;
+mod checkpoint;
+mod epochs;
+mod errors;
+mod index;
+mod listing;
+mod reader;
+mod recovery;
+mod segment;
+mod snapshot;
+mod state;
+mod terms;
+mod walk;
+mod writer;
+
+pub use errors::{AppendError, OpenError, ReadError};
+pub use reader::LogReader;
+#[cfg(feature = "sim")]
+pub use terms::PlantedFaults;
+pub use terms::{Append, Appended, Damage, LogOptions, Marks, ReadChunk, Recovery, Retained, SequenceCheck};
+pub use writer::PartitionLog;

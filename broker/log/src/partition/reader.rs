@@ -1,0 +1,259 @@
+//! Reads of a partition's log, by offset and by time.
+
+use std::sync::Arc;
+
+use levada_model::{LeaderEpoch, Offset, Timestamp};
+
+use super::errors::ReadError;
+use super::segment::Segment;
+use super::state::State;
+use super::terms::{Damage, ReadChunk};
+use super::walk::Step;
+use crate::{Batch, StorageError};
+
+/// Least and most bytes that a read asks the file for at once.
+const READ_WINDOW_BYTES: std::ops::RangeInclusive<usize> = (4 << 10)..=(8 << 20);
+
+/// A reader of one partition's log; cheap to clone. Calls read files and so may block.
+#[derive(Clone)]
+pub struct LogReader {
+    state: Arc<State>,
+}
+
+impl LogReader {
+    pub(super) fn new(state: Arc<State>) -> Self {
+        Self { state }
+    }
+
+    /// Reads whole batches from the one that holds `from`, at least one if there is one below `bound`, else at most
+    /// `max_bytes` of stored bytes. A batch's CRC is checked; damage is skipped and reported, never served.
+    ///
+    /// # Errors
+    /// When `from` is below the log start or beyond `bound`, or the file system fails.
+    pub fn read(&self, from: Offset, max_bytes: usize, bound: Offset) -> Result<ReadChunk, ReadError> {
+        let end = bound.min(self.state.log_end());
+        self.unless_removed(from, |segments| {
+            if from > end {
+                return Err(ReadError::BeyondEnd { requested: from, end });
+            }
+            let mut gathering = Gathering { chunk: ReadChunk::from(from), bytes: 0, max_bytes, end };
+            for (segment, first) in from_offset(segments, from) {
+                if gathering.chunk.next_offset < first {
+                    gathering.skip(&self.state, Damage { from: gathering.chunk.next_offset, to: first });
+                }
+                if !self.gather(segment, &mut gathering)? {
+                    break;
+                }
+            }
+            Ok(gathering.chunk)
+        })
+    }
+
+    /// Offset and timestamp of the first record below `bound` whose timestamp is `time` or later (Kafka's
+    /// `offsetsForTimes`); none if there is none.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn offset_for_time(&self, time: Timestamp, bound: Offset) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let start = self.state.log_start();
+        let end = bound.min(self.state.log_end());
+        self.unless_removed(start, |segments| {
+            for (segment, _) in from_offset(segments, start) {
+                if segment.base_offset() >= end {
+                    break;
+                }
+                if let Some(found) = self.first_at(segment, time, start, end)? {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// First readable offset now.
+    #[must_use]
+    pub fn log_start(&self) -> Offset {
+        self.state.log_start()
+    }
+
+    /// Bytes of all log segments (valid bytes, without zeros written ahead or indexes). A file that cannot be measured
+    /// counts nothing.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.state.segments().iter().map(|segment| segment.bytes(&self.state).unwrap_or(0)).sum()
+    }
+
+    /// The leader epoch in force at `offset`, or none before the first (KIP-101).
+    #[must_use]
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let epochs = self.state.epochs();
+        // Older epochs than those that are kept are in the log itself.
+        epochs.at(offset).or_else(|| {
+            let chunk = self.read(offset.max(self.state.log_start()), 1, offset.advance(1)).ok()?;
+            let batch = chunk.batches.first().filter(|batch| batch.header().base_offset <= offset)?;
+            Some(batch.header().leader_epoch)
+        })
+    }
+
+    /// Damage known so far.
+    #[must_use]
+    pub fn damage(&self) -> Vec<Damage> {
+        self.state.damage()
+    }
+
+    /// Runs `read` over the segments; again if retention took one away meanwhile.
+    fn unless_removed<T>(
+        &self,
+        from: Offset,
+        mut read: impl FnMut(&[Arc<Segment>]) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        loop {
+            let log_start = self.state.log_start();
+            if from < log_start {
+                return Err(ReadError::BelowStart { requested: from, log_start });
+            }
+            let segments = self.state.segments();
+            match read(&segments) {
+                Err(ReadError::Storage(_)) if !Arc::ptr_eq(&segments, &self.state.segments()) => (),
+                done => return done,
+            }
+        }
+    }
+
+    /// Adds what one segment gives; false once the chunk is complete.
+    fn gather(&self, segment: &Arc<Segment>, gathering: &mut Gathering) -> Result<bool, ReadError> {
+        if gathering.is_complete() {
+            return Ok(false);
+        }
+        let place = segment.locate(&self.state, gathering.chunk.next_offset)?;
+        self.state.warmed(segment);
+        let interval = usize::try_from(self.state.index_interval_bytes()).unwrap_or(usize::MAX);
+        let want = gathering.bytes_left().saturating_add(interval);
+        let window = want.clamp(*READ_WINDOW_BYTES.start(), *READ_WINDOW_BYTES.end());
+        let mut walk = segment.walk(&self.state, place, window)?;
+        while let Some(step) = walk.next().map_err(StorageError::at("read", segment.log_path()))? {
+            match step {
+                Step::Gap(damage) => gathering.skip(&self.state, damage),
+                Step::Batch(_, batch) => {
+                    if !gathering.take(batch) {
+                        return Ok(false);
+                    }
+                }
+            }
+            if gathering.is_complete() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first record of one segment with a timestamp of `time` or later, from `start` on and below `end`.
+    fn first_at(
+        &self,
+        segment: &Arc<Segment>,
+        time: Timestamp,
+        start: Offset,
+        end: Offset,
+    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let mut from = start;
+        let mut is_rebuilt = false;
+        loop {
+            let stretch = segment.stretch_reaching(&self.state, time, from)?;
+            self.state.warmed(segment);
+            let Some((place, stretch_end)) = stretch else { return Ok(None) };
+            let mut walk = segment.walk(&self.state, place, *READ_WINDOW_BYTES.start())?;
+            let mut is_reached = false;
+            while walk.place().offset < stretch_end.min(end) {
+                match walk.next().map_err(StorageError::at("read", segment.log_path()))? {
+                    None => break,
+                    Some(Step::Gap(damage)) => self.state.report(damage),
+                    Some(Step::Batch(_, batch)) if batch.header().max_timestamp < time => (),
+                    Some(Step::Batch(_, batch)) => {
+                        is_reached = true;
+                        if let Some(found) = first_record_at(&batch, time, start) {
+                            return Ok(Some(found).filter(|(offset, _)| *offset < end));
+                        }
+                    }
+                }
+            }
+            if is_reached || is_rebuilt || walk.place().offset >= end {
+                from = stretch_end;
+            } else {
+                // The index claimed a timestamp that the log does not have.
+                segment.rebuild_index(&self.state)?;
+                is_rebuilt = true;
+            }
+        }
+    }
+}
+
+/// A chunk while it is being gathered.
+struct Gathering {
+    chunk: ReadChunk,
+    bytes: usize,
+    max_bytes: usize,
+    end: Offset,
+}
+
+impl Gathering {
+    fn is_complete(&self) -> bool {
+        self.chunk.next_offset >= self.end
+    }
+
+    fn bytes_left(&self) -> usize {
+        self.max_bytes.saturating_sub(self.bytes)
+    }
+
+    /// Takes a batch unless it lies before what is wanted; false if the chunk has no room for it.
+    fn take(&mut self, batch: Batch) -> bool {
+        let header = batch.header();
+        if header.next_offset() <= self.chunk.next_offset {
+            return true;
+        }
+        if !self.chunk.batches.is_empty() && header.size_bytes > self.bytes_left() {
+            return false;
+        }
+        self.bytes += header.size_bytes;
+        self.chunk.next_offset = header.next_offset();
+        self.chunk.batches.push(batch);
+        true
+    }
+
+    /// Goes on behind damage.
+    fn skip(&mut self, state: &State, damage: Damage) {
+        state.report(damage);
+        let lost = Damage { from: damage.from.max(self.chunk.next_offset), to: damage.to.min(self.end) };
+        if lost.from < lost.to {
+            self.chunk.next_offset = lost.to;
+            self.chunk.gaps.push(lost);
+        }
+    }
+}
+
+impl ReadChunk {
+    fn from(next_offset: Offset) -> Self {
+        Self { batches: Vec::new(), gaps: Vec::new(), next_offset }
+    }
+}
+
+/// The segments from the one that holds `from` on, each with its first offset that counts.
+fn from_offset(segments: &[Arc<Segment>], from: Offset) -> impl Iterator<Item = (&Arc<Segment>, Offset)> {
+    let behind = segments.partition_point(|segment| segment.base_offset() <= from);
+    let relevant = &segments[behind.saturating_sub(1)..];
+    relevant.iter().map(move |segment| (segment, segment.base_offset().max(from)))
+}
+
+/// The first record from `start` on with a timestamp of `time` or later.
+fn first_record_at(batch: &Batch, time: Timestamp, start: Offset) -> Option<(Offset, Timestamp)> {
+    let records = match batch.records() {
+        Ok(records) => records,
+        Err(error) => {
+            tracing::warn!(base_offset = %batch.header().base_offset, %error, "records cannot be unpacked");
+            return None;
+        }
+    };
+    records
+        .map_while(Result::ok)
+        .find(|record| record.timestamp >= time && record.offset >= start)
+        .map(|record| (record.offset, record.timestamp))
+}

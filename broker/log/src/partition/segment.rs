@@ -1,0 +1,276 @@
+//! One segment: a log file with its index, both opened when first needed and closed again when others are needed more.
+
+use std::io::{ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use levada_model::{Offset, Timestamp};
+use parking_lot::{Mutex, RwLock};
+
+use super::index::{AppendSpan, Index};
+use super::listing::Kind;
+use super::state::State;
+use super::walk::{Place, Step, Walk};
+use crate::{Batch, BatchHeader, File, HEADER_BYTES, StorageError};
+
+/// Bytes that a walk over a whole segment reads at a time.
+pub(super) const WALK_WINDOW_BYTES: usize = 1 << 20;
+/// How many entries an index may be wrong about at its end before all of it is built anew.
+const STEPS_BACK_MAX: usize = 16;
+
+/// A segment; shared by the writer and all readers.
+pub(super) struct Segment {
+    base_offset: Offset,
+    log_path: PathBuf,
+    index_path: PathBuf,
+    extent: RwLock<Extent>,
+    file: Mutex<Option<Arc<dyn File>>>,
+    index: Mutex<Option<Index>>,
+    facts: OnceLock<Facts>,
+}
+
+/// How far a segment reaches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Valid bytes; none until the length of a sealed file was asked for.
+    pub(super) bytes: Option<u64>,
+    /// The offset after its last.
+    pub(super) next_offset: Offset,
+}
+
+/// What retention asks of a sealed segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// None if no batch of it can be read.
+    pub(super) largest_timestamp: Option<Timestamp>,
+    pub(super) last_append: Timestamp,
+}
+
+impl Segment {
+    pub(super) fn new(dir: &Path, base_offset: Offset, extent: Extent) -> Self {
+        Self {
+            base_offset,
+            log_path: Kind::Log.path(dir, base_offset),
+            index_path: Kind::Index.path(dir, base_offset),
+            extent: RwLock::new(extent),
+            file: Mutex::new(None),
+            index: Mutex::new(None),
+            facts: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn base_offset(&self) -> Offset {
+        self.base_offset
+    }
+
+    pub(super) fn next_offset(&self) -> Offset {
+        self.extent.read().next_offset
+    }
+
+    pub(super) fn log_path(&self) -> &Path {
+        &self.log_path
+    }
+
+    pub(super) fn index_path(&self) -> &Path {
+        &self.index_path
+    }
+
+    /// The log file.
+    pub(super) fn file(&self, state: &State) -> Result<Arc<dyn File>, StorageError> {
+        let mut open = self.file.lock();
+        if let Some(file) = &*open {
+            return Ok(file.clone());
+        }
+        let file = state.storage.open_existing(&self.log_path).map_err(StorageError::at("open", &self.log_path))?;
+        Ok(open.insert(file).clone())
+    }
+
+    /// Bytes of the log file that may hold batches.
+    pub(super) fn bytes(&self, state: &State) -> Result<u64, StorageError> {
+        if let Some(bytes) = self.extent.read().bytes {
+            return Ok(bytes);
+        }
+        let bytes = self.file(state)?.len().map_err(StorageError::at("measure", &self.log_path))?;
+        self.extent.write().bytes = Some(bytes);
+        Ok(bytes)
+    }
+
+    /// Lets go of the open file and the index. Who still holds the file reads on.
+    pub(super) fn cool(&self) {
+        *self.file.lock() = None;
+        *self.index.lock() = None;
+    }
+
+    /// A walk from `place` to the segment's end.
+    pub(super) fn walk(&self, state: &State, place: Place, window_bytes: usize) -> Result<Walk, StorageError> {
+        // The bytes first: what is appended meanwhile is then beyond the walk's limit and its end.
+        let file = self.file(state)?;
+        self.bytes(state)?;
+        let extent = *self.extent.read();
+        let limit = extent.bytes.expect("measured above");
+        Ok(Walk::new(file, place, limit, extent.next_offset, window_bytes).with_epochs(state.epochs()))
+    }
+
+    /// A batch boundary at or before `offset`, proven in the log. An index that is wrong is built anew.
+    pub(super) fn locate(&self, state: &State, offset: Offset) -> Result<Place, StorageError> {
+        let start = Place { position: 0, offset: self.base_offset };
+        let mut index = self.index(state)?;
+        let loaded = index.as_mut().expect("loaded above");
+        let Some(place) = loaded.holding(offset) else { return Ok(start) };
+        if state.plants.trust_index || self.is_proven(state, place)? {
+            return Ok(place);
+        }
+        tracing::warn!(path = %self.index_path.display(), %offset, "the index is wrong and is built anew");
+        *loaded = self.build_index(state, Index::default())?;
+        Ok(loaded.holding(offset).unwrap_or(start))
+    }
+
+    /// The first stretch that ends behind `from` and claims a timestamp of `time` or later: its start, proven in the
+    /// log, and the offset after its last.
+    pub(super) fn stretch_reaching(
+        &self,
+        state: &State,
+        time: Timestamp,
+        from: Offset,
+    ) -> Result<Option<(Place, Offset)>, StorageError> {
+        let mut index = self.index(state)?;
+        let loaded = index.as_mut().expect("loaded above");
+        let segment_end = self.next_offset();
+        match loaded.reaching(time, from, segment_end) {
+            Some((start, _)) if !state.plants.trust_index && !self.is_proven(state, start)? => {
+                *loaded = self.build_index(state, Index::default())?;
+                Ok(loaded.reaching(time, from, segment_end))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Builds the index anew from the log, since something in it was found to be wrong.
+    pub(super) fn rebuild_index(&self, state: &State) -> Result<(), StorageError> {
+        let mut index = self.index(state)?;
+        *index = Some(self.build_index(state, Index::default())?);
+        Ok(())
+    }
+
+    /// What retention asks; of a sealed segment only.
+    pub(super) fn facts(&self, state: &State) -> Result<Facts, StorageError> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(*facts);
+        }
+        let (largest_timestamp, span) = {
+            let index = self.index(state)?;
+            let loaded = index.as_ref().expect("loaded above");
+            (loaded.largest_timestamp(), loaded.span())
+        };
+        let last_append = match span {
+            Some(span) => span.last,
+            None => state.storage.modified(&self.log_path).map_err(StorageError::at("measure", &self.log_path))?,
+        };
+        Ok(*self.facts.get_or_init(|| Facts { largest_timestamp, last_append }))
+    }
+
+    /// Makes the index ready for [`extend`](Self::extend).
+    pub(super) fn load_index(&self, state: &State) -> Result<(), StorageError> {
+        self.index(state).map(drop)
+    }
+
+    /// Notes batches that were written from `position` on; readers may see them from now on.
+    pub(super) fn extend(&self, mut position: u64, batches: &[Batch], interval_bytes: u64) {
+        let mut index = self.index.lock();
+        let loaded = index.as_mut().expect("the writer loads the index first");
+        for batch in batches {
+            loaded.note(position, batch.header(), interval_bytes);
+            position += batch.header().size_bytes as u64;
+        }
+        if let Some(last) = batches.last() {
+            *self.extent.write() = Extent { bytes: Some(position), next_offset: last.header().next_offset() };
+        }
+    }
+
+    /// Appends to the index file what is not in it yet.
+    pub(super) fn write_index(&self, state: &State, span: AppendSpan, sync: bool) -> Result<(), StorageError> {
+        let mut index = self.index(state)?;
+        let loaded = index.as_mut().expect("loaded above");
+        let file = state.storage.open(&self.index_path).map_err(StorageError::at("open", &self.index_path))?;
+        loaded.append_chunk(&*file, self.base_offset, span).map_err(StorageError::at("write", &self.index_path))?;
+        if sync {
+            file.sync_data().map_err(StorageError::at("sync", &self.index_path))?;
+        }
+        Ok(())
+    }
+
+    /// When the segment was appended to, as far as its index file knows.
+    pub(super) fn span(&self, state: &State) -> Result<Option<AppendSpan>, StorageError> {
+        Ok(self.read_index(state)?.span())
+    }
+
+    /// A place at or before `offset` that the index file names and the log proves, without reading all of either.
+    pub(super) fn start_near(&self, state: &State, offset: Offset) -> Result<Place, StorageError> {
+        match self.read_index(state)?.holding(offset) {
+            Some(place) if state.plants.trust_index || self.is_proven(state, place)? => Ok(place),
+            _ => Ok(Place { position: 0, offset: self.base_offset }),
+        }
+    }
+
+    fn index(&self, state: &State) -> Result<parking_lot::MutexGuard<'_, Option<Index>>, StorageError> {
+        let mut index = self.index.lock();
+        if index.is_none() {
+            let read = self.read_index(state)?;
+            *index = Some(self.build_index(state, read)?);
+        }
+        Ok(index)
+    }
+
+    fn read_index(&self, state: &State) -> Result<Index, StorageError> {
+        let file = match state.storage.open_existing(&self.index_path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Index::default()),
+            other => other.map_err(StorageError::at("open", &self.index_path))?,
+        };
+        let log_bytes = self.bytes(state)?;
+        Index::read(&*file, self.base_offset, log_bytes).map_err(StorageError::at("read", &self.index_path))
+    }
+
+    /// Completes what the index file says by a walk from the last entry that the log proves.
+    fn build_index(&self, state: &State, mut index: Index) -> Result<Index, StorageError> {
+        let mut start = Place { position: 0, offset: self.base_offset };
+        for step in 0.. {
+            let Some(last) = index.pop() else { break };
+            if state.plants.trust_index || self.is_proven(state, last)? {
+                start = last;
+                break;
+            }
+            if step == STEPS_BACK_MAX {
+                index = Index::default();
+                break;
+            }
+        }
+        let mut walk = self.walk(state, start, WALK_WINDOW_BYTES)?;
+        while let Some(step) = walk.next().map_err(StorageError::at("read", &self.log_path))? {
+            match step {
+                Step::Batch(position, batch) => index.note(position, batch.header(), state.index_interval_bytes()),
+                Step::Gap(damage) => state.report(damage),
+            }
+        }
+        Ok(index)
+    }
+
+    /// Whether the log has the head of a batch with that offset there.
+    fn is_proven(&self, state: &State, place: Place) -> Result<bool, StorageError> {
+        let file = self.file(state)?;
+        let mut head = [0; HEADER_BYTES];
+        let have = file.read_at(&mut head, place.position).map_err(StorageError::at("read", &self.log_path))?;
+        Ok(BatchHeader::parse(&head[..have]).is_ok_and(|header| header.base_offset == place.offset))
+    }
+}
+
+/// Writes batches one after another from `position` on; answers how many bytes they are.
+pub(super) fn write_batches(
+    file: &dyn File,
+    path: &Path,
+    position: u64,
+    batches: &[Batch],
+) -> Result<u64, StorageError> {
+    let parts: Vec<IoSlice<'_>> = batches.iter().map(|batch| IoSlice::new(batch.bytes())).collect();
+    file.write_at(&parts, position).map_err(StorageError::at("write", path))?;
+    Ok(parts.iter().map(|part| part.len() as u64).sum())
+}

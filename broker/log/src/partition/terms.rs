@@ -1,0 +1,121 @@
+//! What goes into a partition's log and what comes out of it: options, marks, appends and answers.
+
+use levada_model::{Offset, Timestamp};
+
+use crate::{Batch, BatchBuf};
+
+/// Settings of one partition's log; all but `producer_expiration_ms` may change while it runs.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Roll before the active segment grows beyond this.
+    pub segment_bytes: u64,
+    /// Roll when the active segment's first append is older.
+    pub segment_ms: i64,
+    /// Remove oldest segments while all hold more; none is unbounded.
+    pub retention_bytes: Option<u64>,
+    /// Remove segments whose largest timestamp and last append are both older; none is for ever.
+    pub retention_ms: Option<i64>,
+    /// Forget a producer this long after its last append.
+    pub producer_expiration_ms: i64,
+    /// Write zeros ahead of small synced groups (DESIGN.md §2); off for page-cache topics.
+    pub write_ahead_zeros: bool,
+}
+
+/// The marks of a partition as its log knows them. The high watermark is the engine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// First readable offset.
+    pub log_start: Offset,
+    /// The offset after the last one written.
+    pub log_end: Offset,
+    /// All before this is known to be synced.
+    pub synced_end: Offset,
+}
+
+/// A stretch of offsets whose bytes are damaged below the recovery point: lost, reported, and skipped by readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// First offset lost.
+    pub from: Offset,
+    /// The offset after the last one lost.
+    pub to: Offset,
+}
+
+/// What opening a log found and did.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Whether the clean-shutdown marker spared the scan.
+    pub clean: bool,
+    /// Bytes that were read to find the end.
+    pub scanned_bytes: u64,
+    /// Bytes cut off behind the last valid batch (zeros written ahead do not count).
+    pub cut_bytes: u64,
+    /// Damage below the recovery point that the scan met.
+    pub damage: Vec<Damage>,
+}
+
+/// How an append's producer sequence is to be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SequenceCheck {
+    /// Kafka's rule: contiguous per producer and epoch, the last five batches are recognised as duplicates.
+    Producer,
+    /// An `Idempotency-Key`: the id is derived from the key, epoch and sequence are the body's digest. The first
+    /// append with the id wins; the same digest again is a duplicate, another one [`AppendError::KeyReused`].
+    Key,
+}
+
+/// One batch on its way into the log.
+#[derive(Debug)]
+pub struct Append {
+    /// The batch; its producer id, epoch and sequence are in its head.
+    pub batch: BatchBuf,
+    /// How to judge its sequence; ignored without a producer id.
+    pub check: SequenceCheck,
+    /// Store only if this is the next offset.
+    pub expected_offset: Option<Offset>,
+}
+
+/// What became of a staged batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It has its place and will be written by the next [`PartitionLog::write`]; the stamped batch is for the tail cache.
+    Stored(Batch),
+    /// It was stored before.
+    Duplicate {
+        /// Offset of its first record then.
+        base_offset: Offset,
+        /// When it was appended then, by the broker's clock (after a recovery: its largest timestamp).
+        timestamp: Timestamp,
+    },
+}
+
+/// What a read gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadChunk {
+    /// Whole batches in order, from the one that holds the wanted offset; none starts at or beyond the bound.
+    pub batches: Vec<Batch>,
+    /// Damage that was skipped on the way.
+    pub gaps: Vec<Damage>,
+    /// Where to go on.
+    pub next_offset: Offset,
+}
+
+/// What a retention pass removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Segments removed.
+    pub segments: usize,
+    /// Bytes removed.
+    pub bytes: u64,
+}
+
+/// Mistakes that tests plant, to show that they are found. All are false where the feature `sim` is off.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlantedFaults {
+    /// An index entry is taken without a look at the log.
+    pub trust_index: bool,
+    /// A head of zeros passes as a batch of one record.
+    pub zeros_are_a_batch: bool,
+    /// The recovery point is noted before the sync.
+    pub recovery_point_ahead: bool,
+}

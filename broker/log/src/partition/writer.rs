@@ -1,0 +1,556 @@
+//! The writer of a partition's log: stage, write, sync, roll, housekeeping.
+//!
+//! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
+//! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
+//! before its first batch.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use levada_model::{LeaderEpoch, Offset, Timestamp, limits};
+
+use super::active::Active;
+use super::checkpoint::{Checkpoint, CheckpointFile, SnapshotAt};
+use super::errors::{AppendError, OpenError};
+use super::listing::Kind;
+use super::reader::LogReader;
+use super::recovery::{self, Found};
+use super::segment::{Extent, Segment};
+use super::snapshot;
+use super::state::State;
+use super::terms::{Append, Appended, LogOptions, Marks, PlantedFaults, Recovery, Retained};
+use super::walk::Place;
+use crate::producers::{AppendTimes, Producers, Verdict, is_derived};
+use crate::{Batch, SequenceCheck, Storage, StorageError};
+
+/// After this many bytes a snapshot is due: what a recovery scans.
+const SNAPSHOT_BYTES: u64 = 64 << 20;
+/// After this long a snapshot of what was appended is due.
+const SNAPSHOT_MS: i64 = 30_000;
+/// Snapshot files that are kept: the newest, and one to fall back to.
+const SNAPSHOTS_KEPT: usize = 2;
+
+/// The writer of one partition's log.
+pub struct PartitionLog {
+    state: Arc<State>,
+    options: LogOptions,
+    active: Active,
+    producers: Producers,
+    checkpoint: CheckpointFile,
+    synced_end: Offset,
+    staged: Vec<Group>,
+    /// Where the next batch that is staged will lie, and the segment's first offset.
+    staged_end: Place,
+    staged_base: Offset,
+    snapshot: SnapshotAt,
+    /// Offsets of the snapshot files, oldest first.
+    snapshot_files: Vec<Offset>,
+    /// Bytes appended since the last snapshot, and when the first of them were.
+    unsnapshotted_bytes: u64,
+    unsnapshotted_since: Option<Timestamp>,
+    /// Whether the directory has its first segment and checkpoint.
+    is_on_disk: bool,
+    /// Whether the checkpoint must be saved before the next write, since a leader epoch began.
+    is_epoch_new: bool,
+    /// Whether anything changed since the clean checkpoint.
+    is_dirty: bool,
+    poison: Option<Arc<StorageError>>,
+}
+
+/// Staged batches of one segment.
+#[derive(Default)]
+struct Group {
+    /// Begin a new segment with this group, at this offset, with this snapshot of the producers before it.
+    roll: Option<(Offset, Option<Vec<u8>>)>,
+    batches: Vec<Batch>,
+}
+
+impl PartitionLog {
+    /// Opens the log in `dir`, or creates it there; recovers as DESIGN.md §2 says. `trust_clean_marker` is whether the
+    /// directory as a whole was shut down cleanly (the engine consumes that marker before it opens any log).
+    ///
+    /// # Errors
+    /// When the file system fails, or what lies there needs a person.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: LogOptions,
+        now: Timestamp,
+        trust_clean_marker: bool,
+    ) -> Result<(Self, Recovery), OpenError> {
+        Self::open_planted(storage, dir, options, now, trust_clean_marker, PlantedFaults::default())
+    }
+
+    /// As [`open`](Self::open), with mistakes that a test must find.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "sim")]
+    pub fn open_with_faults(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: LogOptions,
+        now: Timestamp,
+        trust_clean_marker: bool,
+        faults: PlantedFaults,
+    ) -> Result<(Self, Recovery), OpenError> {
+        Self::open_planted(storage, dir, options, now, trust_clean_marker, faults)
+    }
+
+    /// A reader that shares the segments.
+    #[must_use]
+    pub fn reader(&self) -> LogReader {
+        LogReader::new(self.state.clone())
+    }
+
+    /// The marks now.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        let log_end = self.state.log_end();
+        Marks { log_start: self.state.log_start(), log_end, synced_end: self.synced_end.min(log_end) }
+    }
+
+    /// Changes what may change.
+    pub fn set_options(&mut self, options: LogOptions) {
+        self.state.set_segment_bytes(options.segment_bytes);
+        self.options = options;
+    }
+
+    /// Judges a batch (producer, expected offset), gives it its place and keeps it for the next [`write`](Self::write).
+    /// Batches staged later see it.
+    ///
+    /// # Errors
+    /// When it is refused; the log is as it was.
+    ///
+    /// # Panics
+    /// When the leader epoch is lower than one before, or a [`SequenceCheck::Key`] comes without a derived id.
+    pub fn stage(
+        &mut self,
+        append: Append,
+        leader_epoch: LeaderEpoch,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        if let Some(poison) = &self.poison {
+            return Err(AppendError::Poisoned(poison.clone()));
+        }
+        let header = *append.batch.header();
+        let is_keyed = header.producer_id.is_some_and(is_derived);
+        assert!(append.check != SequenceCheck::Key || is_keyed, "an idempotency key comes as a derived producer id");
+        // A repeat of a conditional append is a repeat, though its offset is not the next one any more.
+        let verdict = self.producers.check(&header, now, self.options.producer_expiration_ms)?;
+        if let Verdict::Duplicate { base_offset, timestamp } = verdict {
+            return Ok(Appended::Duplicate { base_offset, timestamp });
+        }
+        let next_offset = self.staged_end.offset;
+        if append.expected_offset.is_some_and(|expected| expected != next_offset) {
+            return Err(AppendError::OffsetMismatch { next_offset });
+        }
+        if header.size_bytes > limits::BATCH_BYTES_MAX {
+            let limit_bytes = limits::BATCH_BYTES_MAX;
+            return Err(AppendError::TooLarge { size_bytes: header.size_bytes, limit_bytes });
+        }
+        self.begin_epoch(leader_epoch, next_offset);
+        if self.has_no_room_for(header.size_bytes as u64, header.last_offset_delta) {
+            self.stage_roll();
+        }
+        let batch = append.batch.stamp(next_offset, leader_epoch);
+        self.producers.record(&header, next_offset, AppendTimes { answered: now, counted: now });
+        let position = self.staged_end.position + header.size_bytes as u64;
+        self.staged_end = Place { position, offset: batch.header().next_offset() };
+        if self.staged.is_empty() {
+            self.staged.push(Group::default());
+        }
+        let group = self.staged.last_mut().expect("pushed above");
+        group.batches.push(batch.clone());
+        Ok(Appended::Stored(batch))
+    }
+
+    /// Writes all that was staged with as few calls as there are segments, rolling where needed. Afterwards
+    /// `log_end` includes it and readers with that bound may see it.
+    ///
+    /// # Errors
+    /// When the file system fails: the log then takes no more writes, and `log_end` stays.
+    pub fn write(&mut self, now: Timestamp) -> Result<(), Arc<StorageError>> {
+        self.unless_poisoned(|log| log.write_staged(now))
+    }
+
+    /// Makes all that was written durable; `synced_end` becomes `log_end` and the recovery point is noted.
+    ///
+    /// # Errors
+    /// When the file system fails: never retried, the log takes no more writes, `synced_end` stays.
+    pub fn sync(&mut self) -> Result<(), Arc<StorageError>> {
+        self.unless_poisoned(|log| {
+            if log.synced_end == log.active.end.offset {
+                return Ok(());
+            }
+            log.sync_active()?;
+            // Without a sync: it comes after the data's, so it can be stale and never ahead.
+            let checkpoint = log.checkpoint_now(false);
+            log.checkpoint.note(&*log.state.storage, &checkpoint)
+        })
+    }
+
+    /// Writes zeros ahead of the end if the last groups were small and little is left. Call after the acks went out.
+    /// A full disk is not an error here; a failed sync is found by the next call.
+    pub fn prepare_ahead(&mut self) {
+        if self.options.write_ahead_zeros {
+            let segment_bytes = self.options.segment_bytes;
+            // The poison stays and answers the next call.
+            let _ = self.unless_poisoned(|log| log.active.write_ahead(&log.state, segment_bytes));
+        }
+    }
+
+    /// Housekeeping, called every now and then: rolls an old active segment, removes what retention lets go (never the
+    /// active segment, never at or beyond `removable_end`), forgets expired producers, and after enough appends writes
+    /// a producer snapshot and moves the recovery point, so that a scan after a crash stays short.
+    ///
+    /// # Errors
+    /// When the file system fails; the log then takes no more writes.
+    pub fn maintain(&mut self, now: Timestamp, removable_end: Offset) -> Result<Retained, Arc<StorageError>> {
+        self.unless_poisoned(|log| {
+            log.write_staged(now)?;
+            log.producers.expire(now, log.options.producer_expiration_ms);
+            let is_old = |first: Timestamp| now.0.saturating_sub(first.0) > log.options.segment_ms;
+            if log.active.first_append.is_some_and(is_old) {
+                log.roll_here()?;
+            }
+            if log.is_snapshot_due(now) {
+                log.settle()?;
+            }
+            match log.retention_start(now, removable_end)? {
+                Some(start) => log.move_start(start),
+                None => Ok(Retained::default()),
+            }
+        })
+    }
+
+    /// Moves the log start up to `before` (at most `log_end`), durably, and removes whole segments below it. Answers
+    /// the log start.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn truncate_front(&mut self, before: Offset) -> Result<Offset, Arc<StorageError>> {
+        self.unless_poisoned(|log| {
+            let now = log.active.last_append;
+            log.write_staged(now)?;
+            let start = before.min(log.state.log_end());
+            if start <= log.state.log_start() {
+                return Ok(log.state.log_start());
+            }
+            // A log start beyond what a power cut leaves would be a hole.
+            if start > log.synced_end {
+                log.sync_active()?;
+            }
+            // All of it goes, so its bytes may too.
+            if start == log.active.end.offset && !log.active.is_empty() {
+                log.roll_here()?;
+            }
+            log.move_start(start)?;
+            Ok(start)
+        })
+    }
+
+    /// Syncs everything, cuts zeros written ahead, writes index, snapshot and checkpoint. The next
+    /// [`open`](Self::open) with the clean marker scans nothing.
+    ///
+    /// # Errors
+    /// When the file system fails; the next open then recovers.
+    pub fn close(mut self) -> Result<(), Arc<StorageError>> {
+        self.unless_poisoned(|log| {
+            log.write_staged(log.active.last_append)?;
+            if !log.is_dirty {
+                return Ok(());
+            }
+            log.active.trim(&log.state)?;
+            log.synced_end = log.active.end.offset;
+            log.active.write_index(&log.state, false)?;
+            log.write_snapshot()?;
+            log.save_checkpoint(true)
+        })
+    }
+
+    pub(super) fn open_planted(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: LogOptions,
+        now: Timestamp,
+        trust_clean_marker: bool,
+        plants: PlantedFaults,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let state = State::new(storage, dir.to_owned(), plants);
+        state.set_segment_bytes(options.segment_bytes);
+        let state = Arc::new(state);
+        let (found, recovery) = recovery::open(&state, now, trust_clean_marker)?;
+        let mut log = Self::assemble(state, options, found);
+        if recovery.scanned_bytes > 0 && !recovery.clean {
+            log.unsnapshotted_bytes = recovery.scanned_bytes;
+            log.unsnapshotted_since = Some(now);
+        }
+        Ok((log, recovery))
+    }
+
+    fn assemble(state: Arc<State>, options: LogOptions, found: Found) -> Self {
+        let end = found.active.end;
+        state.set_log_end(end.offset);
+        Self {
+            staged_base: found.active.segment.base_offset(),
+            state,
+            options,
+            active: found.active,
+            producers: found.producers,
+            checkpoint: found.checkpoint,
+            synced_end: end.offset,
+            staged: Vec::new(),
+            staged_end: end,
+            snapshot: found.snapshot,
+            snapshot_files: found.snapshot_files,
+            unsnapshotted_bytes: 0,
+            unsnapshotted_since: None,
+            is_on_disk: found.is_on_disk,
+            is_epoch_new: false,
+            is_dirty: !found.is_clean,
+            poison: None,
+        }
+    }
+
+    /// Runs one operation of the writer. Its first failure is the last: nothing is ever tried again, since the kernel
+    /// may have dropped what it could not write and call it clean.
+    fn unless_poisoned<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, StorageError>,
+    ) -> Result<T, Arc<StorageError>> {
+        if let Some(poison) = &self.poison {
+            return Err(poison.clone());
+        }
+        run(self).map_err(|error| {
+            tracing::error!(dir = %self.state.dir.display(), %error, "the log takes no more writes");
+            let poison = Arc::new(error);
+            self.poison = Some(poison.clone());
+            poison
+        })
+    }
+
+    fn begin_epoch(&mut self, epoch: LeaderEpoch, offset: Offset) {
+        self.is_epoch_new |= self.state.with_epochs(|epochs| {
+            assert!(
+                epochs.latest().is_none_or(|latest| latest <= epoch),
+                "leader epoch {epoch} comes after a later one"
+            );
+            epochs.note(epoch, offset)
+        });
+    }
+
+    fn has_no_room_for(&self, size_bytes: u64, last_offset_delta: u32) -> bool {
+        let Place { position, offset } = self.staged_end;
+        let last_delta = offset.0 - self.staged_base.0 + u64::from(last_offset_delta);
+        position > 0 && (position + size_bytes > self.options.segment_bytes || last_delta > u64::from(u32::MAX))
+    }
+
+    /// The batches from here on go into a new segment. The snapshot is taken now, before they change the producers.
+    fn stage_roll(&mut self) {
+        let offset = self.staged_end.offset;
+        self.staged.push(Group { roll: Some((offset, self.encode_snapshot(offset))), batches: Vec::new() });
+        self.staged_end.position = 0;
+        self.staged_base = offset;
+    }
+
+    fn write_staged(&mut self, now: Timestamp) -> Result<(), StorageError> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        self.is_dirty = true;
+        if !self.is_on_disk {
+            self.create_files()?;
+        } else if self.is_epoch_new {
+            self.save_checkpoint(false)?;
+        }
+        self.is_epoch_new = false;
+        for group in std::mem::take(&mut self.staged) {
+            if let Some((offset, snapshot)) = group.roll {
+                assert!(offset == self.active.end.offset, "a roll comes where it was staged");
+                self.roll(snapshot)?;
+            }
+            self.active.append(&self.state, &group.batches, now)?;
+            self.unsnapshotted_bytes += group.batches.iter().map(|b| b.header().size_bytes as u64).sum::<u64>();
+            self.unsnapshotted_since.get_or_insert(now);
+        }
+        self.state.set_log_end(self.active.end.offset);
+        if self.state.plants.recovery_point_ahead {
+            self.synced_end = self.active.end.offset;
+            self.save_checkpoint(false)?;
+        }
+        Ok(())
+    }
+
+    fn sync_active(&mut self) -> Result<(), StorageError> {
+        self.active.sync(&self.state)?;
+        self.synced_end = self.active.end.offset;
+        Ok(())
+    }
+
+    /// The first segment and checkpoint of a log that was never written to.
+    fn create_files(&mut self) -> Result<(), StorageError> {
+        let path = self.active.segment.log_path();
+        self.state.storage.open(path).map_err(StorageError::at("create", path))?;
+        self.save_checkpoint(false)?;
+        self.sync_dir()?;
+        self.is_on_disk = true;
+        Ok(())
+    }
+
+    /// Begins a new segment at the end of what is written. What was staged must be written before.
+    fn roll_here(&mut self) -> Result<(), StorageError> {
+        assert!(self.staged.is_empty(), "a roll now would overtake what is staged");
+        let snapshot = self.encode_snapshot(self.active.end.offset);
+        self.roll(snapshot)?;
+        self.staged_end = self.active.end;
+        self.staged_base = self.active.end.offset;
+        Ok(())
+    }
+
+    /// Seals the active segment and begins the next. The old one is synced before the new one's name is: that a
+    /// segment exists proves all before it.
+    fn roll(&mut self, snapshot: Option<Vec<u8>>) -> Result<(), StorageError> {
+        let offset = self.active.end.offset;
+        self.active.trim(&self.state)?;
+        self.active.write_index(&self.state, true)?;
+        self.synced_end = offset;
+        self.store_snapshot(offset, snapshot)?;
+        let next = Arc::new(Segment::new(&self.state.dir, offset, Extent { bytes: Some(0), next_offset: offset }));
+        let file = self.state.storage.open(next.log_path()).map_err(StorageError::at("create", next.log_path()))?;
+        file.set_len(0).map_err(StorageError::at("cut", next.log_path()))?;
+        self.sync_dir()?;
+        let end = Place { position: 0, offset };
+        let active = Active::new(next.clone(), end, None, self.active.last_append);
+        let old = std::mem::replace(&mut self.active, active);
+        self.state.push_segment(next);
+        self.state.warmed(&old.segment);
+        self.save_checkpoint(false)?;
+        self.remove_old_snapshots()
+    }
+
+    fn is_snapshot_due(&self, now: Timestamp) -> bool {
+        let is_old = |since: Timestamp| now.0.saturating_sub(since.0) > SNAPSHOT_MS;
+        self.unsnapshotted_bytes >= SNAPSHOT_BYTES || self.unsnapshotted_since.is_some_and(is_old)
+    }
+
+    /// Moves the recovery point and the snapshot to the end, durably.
+    fn settle(&mut self) -> Result<(), StorageError> {
+        self.sync_active()?;
+        self.active.write_index(&self.state, false)?;
+        self.write_snapshot()?;
+        self.save_checkpoint(false)?;
+        self.remove_old_snapshots()
+    }
+
+    fn encode_snapshot(&self, offset: Offset) -> Option<Vec<u8>> {
+        (!self.producers.is_empty()).then(|| snapshot::encode(&self.producers, offset))
+    }
+
+    /// Takes a snapshot at the end, which must be synced, unless there is one.
+    fn write_snapshot(&mut self) -> Result<(), StorageError> {
+        let offset = self.active.end.offset;
+        assert!(self.synced_end == offset && self.staged.is_empty(), "a snapshot proves that all before it is synced");
+        self.store_snapshot(offset, self.encode_snapshot(offset))
+    }
+
+    fn store_snapshot(&mut self, offset: Offset, bytes: Option<Vec<u8>>) -> Result<(), StorageError> {
+        self.unsnapshotted_bytes = 0;
+        self.unsnapshotted_since = None;
+        let Some(bytes) = bytes else {
+            self.snapshot = SnapshotAt::Empty(offset);
+            return Ok(());
+        };
+        snapshot::write(&*self.state.storage, &self.state.dir, offset, &bytes)?;
+        self.snapshot = SnapshotAt::File(offset);
+        self.snapshot_files.retain(|other| *other != offset);
+        self.snapshot_files.push(offset);
+        Ok(())
+    }
+
+    /// Removes snapshots that nothing falls back to. The checkpoint that names the newest must be saved before.
+    fn remove_old_snapshots(&mut self) -> Result<(), StorageError> {
+        let kept = if matches!(self.snapshot, SnapshotAt::Empty(_)) { 0 } else { SNAPSHOTS_KEPT };
+        let old = self.snapshot_files.len().saturating_sub(kept);
+        for offset in self.snapshot_files.drain(..old) {
+            let path = Kind::Snapshot.path(&self.state.dir, offset);
+            recovery::remove(&*self.state.storage, &path)?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint_now(&self, clean: bool) -> Checkpoint {
+        Checkpoint {
+            recovery_point: self.synced_end,
+            log_start: self.state.log_start(),
+            clean,
+            active_base: self.active.segment.base_offset(),
+            active_bytes: self.active.end.position,
+            first_append: self.active.first_append,
+            last_append: self.active.last_append,
+            snapshot: self.snapshot,
+            epochs: self.state.epochs(),
+        }
+    }
+
+    fn save_checkpoint(&mut self, clean: bool) -> Result<(), StorageError> {
+        self.is_dirty = !clean;
+        let checkpoint = self.checkpoint_now(clean);
+        self.checkpoint.save(&*self.state.storage, &checkpoint)
+    }
+
+    /// How far retention moves the log start, if at all.
+    fn retention_start(&self, now: Timestamp, removable_end: Offset) -> Result<Option<Offset>, StorageError> {
+        let segments = self.state.segments();
+        let sealed = &segments[..segments.len() - 1];
+        let mut total = match self.options.retention_bytes {
+            Some(_) if !sealed.is_empty() => {
+                segments.iter().map(|segment| segment.bytes(&self.state)).sum::<Result<u64, _>>()?
+            }
+            _ => 0,
+        };
+        let mut start = None;
+        for segment in sealed.iter().take_while(|segment| segment.next_offset() <= removable_end) {
+            let is_too_much = self.options.retention_bytes.is_some_and(|most| total > most);
+            if !is_too_much && !self.is_too_old(segment, now)? {
+                break;
+            }
+            total = total.saturating_sub(segment.bytes(&self.state)?);
+            start = Some(segment.next_offset());
+            self.state.warmed(segment);
+        }
+        Ok(start)
+    }
+
+    /// Whether a sealed segment's age counts as beyond `retention_ms`. A timestamp from the future counts as now, so it
+    /// keeps nothing for ever once the segment's last append is old.
+    fn is_too_old(&self, segment: &Arc<Segment>, now: Timestamp) -> Result<bool, StorageError> {
+        let Some(retention_ms) = self.options.retention_ms else { return Ok(false) };
+        let facts = segment.facts(&self.state)?;
+        self.state.warmed(segment);
+        let largest = facts.largest_timestamp.filter(|largest| *largest <= now);
+        let newest = largest.map_or(facts.last_append, |largest| largest.max(facts.last_append));
+        Ok(now.0.saturating_sub(newest.0) > retention_ms)
+    }
+
+    /// Moves the log start durably and removes the segments below it.
+    fn move_start(&mut self, start: Offset) -> Result<Retained, StorageError> {
+        self.state.set_log_start(start.max(self.state.log_start()));
+        self.save_checkpoint(false)?;
+        let mut retained = Retained::default();
+        for segment in self.state.take_segments_below(start) {
+            retained.segments += 1;
+            retained.bytes += segment.bytes(&self.state)?;
+            recovery::remove(&*self.state.storage, segment.index_path())?;
+            recovery::remove(&*self.state.storage, segment.log_path())?;
+        }
+        if retained.segments > 0 {
+            self.sync_dir()?;
+        }
+        Ok(retained)
+    }
+
+    fn sync_dir(&self) -> Result<(), StorageError> {
+        self.state.storage.sync_dir(&self.state.dir).map_err(StorageError::at("sync", &self.state.dir))
+    }
+}

@@ -1,0 +1,5 @@
+//! The log from outside: one program, a folder for each kind of behaviour.
+
+mod batch;
+mod partition;
+mod storage;
