@@ -116,6 +116,7 @@ async fn read_partition(
             ..FetchQuery::default()
         };
         let fetched = client.fetch(&command.topic, partition, &query).await?;
+        fetched.gaps.iter().for_each(|gap| note(format!("gap: {gap}")));
         sink.print_all(&fetched.records)?;
         if !command.follow && fetched.next_offset >= fetched.last_stable_offset {
             break;
@@ -129,6 +130,7 @@ async fn read_topic(client: &Client, topic: &str, from: &str, sink: &mut Sink) -
     let mut from = from.to_owned();
     while sink.left > 0 {
         let fetched = client.fetch_topic(topic, &from, Some(sink.left.min(PAGE_RECORDS)), 0).await?;
+        fetched.gaps.iter().for_each(|gap| note(format!("gap: {gap}")));
         sink.print_all(&fetched.records)?;
         if fetched.records.is_empty() && fetched.cursor == from {
             return Ok(());

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use levada_api::ErrorCode;
 use levada_client::{Acks, Client, NewRecord, Record};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
@@ -68,7 +69,7 @@ async fn replay(
 async fn start(client: &Client, lines: &[&str]) -> anyhow::Result<Place> {
     match client.create_topic(TOPIC, PARTITIONS, Default::default()).await {
         Ok(_) => return Ok(Place::default()),
-        Err(error) if error.problem().is_some_and(|p| p.code == levada_client::ErrorCode::TopicExists) => {}
+        Err(error) if error.problem().is_some_and(|p| p.code == ErrorCode::TopicExists) => {}
         Err(error) => return Err(error).context("making the demo's topic"),
     }
     let newest = client.fetch_topic(TOPIC, "tail:1", None, 0).await?;

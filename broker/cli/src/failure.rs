@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use levada_client::{ClientError, ErrorCode};
+use levada_api::ErrorCode;
+use levada_client::ClientError;
 
 use crate::output::note;
 

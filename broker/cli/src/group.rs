@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use levada_client::{Client, GroupOffset, NewGroupOffset, OffsetChoice};
-use serde::Serialize;
+use levada_api::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset};
+use levada_client::Client;
+use serde_json::Value;
 
 use crate::output::{Printer, table};
 
@@ -44,17 +45,11 @@ pub(crate) struct Set {
     #[arg(long)]
     partition: Option<u32>,
     /// Next to read: a number, `earliest`, `latest` or `time:MS`.
-    #[arg(long)]
-    to: String,
+    #[arg(long, value_parser = offset_place)]
+    to: OffsetPlace,
     /// Only tell what would be set.
     #[arg(long)]
     dry_run: bool,
-}
-
-#[derive(Serialize)]
-struct Offsets<'a> {
-    group: &'a str,
-    offsets: &'a [GroupOffset],
 }
 
 pub(crate) async fn run(command: GroupCommand, client: &Client, mut printer: Printer) -> anyhow::Result<ExitCode> {
@@ -66,35 +61,35 @@ pub(crate) async fn run(command: GroupCommand, client: &Client, mut printer: Pri
         }
         OffsetsCommand::Set(set) => {
             let offsets = choose(&set, client).await?;
-            let offsets = client.set_group_offsets(&set.group, &offsets, set.dry_run).await?;
+            let offsets = client.set_group_offsets(&set.group, offsets, set.dry_run).await?;
             (set.group, offsets)
         }
     };
-    printer.result(&Offsets { group: &group, offsets: &offsets }, text(&offsets))?;
+    let text = text(&offsets);
+    printer.result(&GroupOffsets { group, offsets }, text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn choose(set: &Set, client: &Client) -> anyhow::Result<Vec<NewGroupOffset>> {
-    let offset = set.to.parse().map_or_else(|_| OffsetChoice::Word(set.to.clone()), OffsetChoice::Number);
+async fn choose(set: &Set, client: &Client) -> anyhow::Result<Vec<SetGroupOffset>> {
     let partitions = match set.partition {
         Some(partition) => vec![partition],
         None => client.topic(&set.topic).await?.partitions.iter().map(|p| p.partition).collect(),
     };
-    let new = |partition| NewGroupOffset { topic: set.topic.clone(), partition, offset: offset.clone() };
+    let new = |partition| SetGroupOffset { topic: set.topic.clone(), partition, offset: set.to };
     Ok(partitions.into_iter().map(new).collect())
 }
 
 fn text(offsets: &[GroupOffset]) -> String {
-    let known = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
     let mut rows = vec![["TOPIC", "PARTITION", "COMMITTED", "END", "LAG"].map(str::to_owned).to_vec()];
     rows.extend(offsets.iter().map(|o| {
-        vec![
-            o.topic.clone(),
-            o.partition.to_string(),
-            known(o.committed.map(|n| n.to_string())),
-            known(o.high_watermark.map(|n| n.to_string())),
-            known(o.lag.map(|n| n.to_string())),
-        ]
+        let numbers = [u64::from(o.partition), o.committed, o.high_watermark, o.lag];
+        std::iter::once(o.topic.clone()).chain(numbers.map(|number| number.to_string())).collect()
     }));
     table(&rows)
+}
+
+/// The interface's own rule: a number, or one of its words.
+fn offset_place(text: &str) -> Result<OffsetPlace, String> {
+    let json = text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from);
+    serde_json::from_value(json).map_err(|error| error.to_string())
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use levada_client::{Client, Topic, TopicChange};
+use levada_api::{AlterTopic, PartitionState, Topic, TruncateBefore, TruncatedPartition};
+use levada_client::Client;
 use serde_json::{Value, json};
 
 use crate::output::{Format, Printer, plain, table};
@@ -70,7 +71,7 @@ pub(crate) struct Truncate {
     name: String,
     /// Remove what comes before this offset of this partition; may be repeated.
     #[arg(long, required = true, value_name = "PARTITION:OFFSET", value_parser = partition_offset)]
-    before: Vec<(u32, u64)>,
+    before: Vec<TruncateBefore>,
 }
 
 pub(crate) async fn run(command: TopicCommand, client: &Client, mut printer: Printer) -> anyhow::Result<ExitCode> {
@@ -88,7 +89,7 @@ pub(crate) async fn run(command: TopicCommand, client: &Client, mut printer: Pri
         TopicCommand::Alter(Alter { name, partitions, config, reset }) => {
             let mut config: BTreeMap<_, _> = config.into_iter().map(|(name, value)| (name, Some(value))).collect();
             config.extend(reset.into_iter().map(|name| (name, None)));
-            let topic = client.alter_topic(&name, &TopicChange { partitions, config }, None).await?;
+            let topic = client.alter_topic(&name, &AlterTopic { partitions, config }, None).await?;
             printer.result(&topic, describe(&topic))?;
         }
         TopicCommand::Delete(Named { name }) => {
@@ -96,9 +97,9 @@ pub(crate) async fn run(command: TopicCommand, client: &Client, mut printer: Pri
             printer.result(&json!({ "deleted": name }), format!("deleted topic {name}"))?;
         }
         TopicCommand::Truncate(Truncate { name, before }) => {
-            let answer = client.truncate_topic(&name, &before).await?;
-            let place = |(partition, before): &(u32, u64)| format!("partition {partition} now begins at offset {before}");
-            printer.result(&answer, before.iter().map(place).collect::<Vec<_>>().join("\n"))?;
+            let answer = client.truncate_topic(&name, before).await?;
+            let place = |p: &TruncatedPartition| format!("partition {} begins at offset {}", p.partition, p.log_start_offset);
+            printer.result(&answer, answer.partitions.iter().map(place).collect::<Vec<_>>().join("\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -135,7 +136,10 @@ fn describe(topic: &Topic) -> String {
     rows.extend(topic.partitions.iter().map(|p| {
         vec![
             p.partition.to_string(),
-            p.state.clone(),
+            match p.state {
+                PartitionState::Active => "active".to_owned(),
+                PartitionState::Retiring => "retiring".to_owned(),
+            },
             p.leader.to_string(),
             p.leader_epoch.to_string(),
             p.log_start_offset.to_string(),
@@ -166,7 +170,7 @@ fn setting(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
-fn partition_offset(text: &str) -> Result<(u32, u64), String> {
-    let parsed = text.split_once(':').and_then(|(p, o)| Some((p.parse().ok()?, o.parse().ok()?)));
+fn partition_offset(text: &str) -> Result<TruncateBefore, String> {
+    let parsed = text.split_once(':').and_then(|(p, o)| Some(TruncateBefore { partition: p.parse().ok()?, before: o.parse().ok()? }));
     parsed.ok_or_else(|| "write it as PARTITION:OFFSET, two numbers".to_owned())
 }

@@ -1,9 +1,9 @@
-//! The connection to one server: addresses, sending, and what a failed call means. The calls themselves are in the files
-//! named after what they are about.
+//! The connection to one server: addresses, sending, and what a failed call means. The other
+//! calls are in the files named after what they are about.
 
 use std::time::Duration;
 
-use levada_api::Problem;
+use levada_api::{Cluster, Problem};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
@@ -45,6 +45,22 @@ impl Client {
     #[must_use]
     pub fn url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
+    }
+
+    /// Who answers.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cluster(&self) -> Result<Cluster, ClientError> {
+        self.send_for_json(self.request(Method::GET, &["v1", "cluster"])?).await
+    }
+
+    /// Whether the server has recovered, serves, and takes writes.
+    ///
+    /// # Errors
+    /// When it does not, with its reason.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.send(self.request(Method::GET, &["readyz"])?).await.map(drop)
     }
 
     /// A request to the path of these segments, each escaped.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use levada_api::{Offsets, PartitionOffset};
 use reqwest::header::ACCEPT;
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize;
@@ -49,6 +50,9 @@ impl FetchQuery {
 pub struct Fetched {
     /// In order.
     pub records: Vec<Record>,
+    /// Offsets that are gone, in the server's words (JSON).
+    #[serde(default)]
+    pub gaps: Vec<serde_json::Value>,
     /// Where to go on.
     pub next_offset: u64,
     /// The end that readers see.
@@ -64,19 +68,11 @@ pub struct Fetched {
 pub struct FetchedTopic {
     /// In order within each partition.
     pub records: Vec<Record>,
+    /// Offsets that are gone, in the server's words (JSON).
+    #[serde(default)]
+    pub gaps: Vec<serde_json::Value>,
     /// Where to go on, in all partitions.
     pub cursor: String,
-}
-
-/// Where a time is in one partition.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PartitionOffset {
-    /// The partition.
-    pub partition: u32,
-    /// The first offset at or after the time; none if there is none.
-    pub offset: Option<u64>,
-    /// The time of that record.
-    pub timestamp: Option<i64>,
 }
 
 impl Client {
@@ -162,12 +158,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn offsets_at(&self, topic: &str, time: i64) -> Result<Vec<PartitionOffset>, ClientError> {
-        #[derive(Deserialize)]
-        struct Answer {
-            partitions: Vec<PartitionOffset>,
-        }
         let request = self.request(Method::GET, &["v1", "topics", topic, "offsets"])?.query(&[("time", time)]);
-        Ok(self.send_for_json::<Answer>(request).await?.partitions)
+        Ok(self.send_for_json::<Offsets>(request).await?.offsets)
     }
 
     fn partition_request(&self, topic: &str, partition: u32) -> Result<RequestBuilder, ClientError> {

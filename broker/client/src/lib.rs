@@ -1,11 +1,10 @@
 //! A client of Levada's HTTP interface: typed calls, a [`Producer`] that gathers and retries, and live following.
 //!
-//! Answers are read leniently, so that a newer server may tell more. Payloads are bytes or JSON text, never trees. Not
-//! here: the interface's own types and error codes (`levada-api`), and the command line.
+//! Payloads are bytes or JSON text, never trees. Not here: the interface's own types and error codes (`levada-api`), and
+//! the command line.
 
 mod backoff;
 mod client;
-mod cluster;
 mod error;
 mod fetch;
 mod follow;
@@ -18,16 +17,12 @@ mod sse;
 mod topics;
 
 pub use client::Client;
-pub use cluster::{Cluster, Node};
 pub use error::ClientError;
-pub use fetch::{FetchQuery, Fetched, FetchedTopic, PartitionOffset};
+pub use fetch::{FetchQuery, Fetched, FetchedTopic};
 pub use follow::{Follow, FollowEvent};
-pub use groups::{GroupOffset, NewGroupOffset, OffsetChoice};
-pub use levada_api::{ErrorCode, Problem};
-pub use produce::{Acks, Placed, Produced, RawOptions, Stored, StreamAnswer};
+pub use produce::{Acks, RawOptions};
 pub use producer::{Answer, Delivery, Producer, ProducerOptions, ProducerTotals};
 pub use record::{NewRecord, NewValue, Record};
-pub use topics::{Partition, Topic, TopicChange};
 
 /// The media type of a stream of JSON lines.
 const NDJSON_TYPE: &str = "application/x-ndjson";

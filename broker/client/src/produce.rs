@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use levada_api::Problem;
+use levada_api::{LineAnswer, Placed, ProduceAnswer, RawAnswer};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Body, Method, RequestBuilder};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::lines::Lines;
 use crate::{Client, ClientError, NewRecord};
@@ -35,49 +35,6 @@ impl Acks {
     }
 }
 
-/// Where a record is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
-    /// Its partition.
-    pub partition: u32,
-    /// Its offset; none under [`Acks::None`].
-    pub offset: Option<u64>,
-    /// Milliseconds since 1970, as stored.
-    pub timestamp: Option<i64>,
-}
-
-/// What became of one record of a request that was taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Stored {
-    /// Its partition could not store it.
-    Failed {
-        /// Why.
-        problem: Box<Problem>,
-    },
-    /// It is stored there.
-    At(Placed),
-}
-
-/// What became of a request's records, in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Produced {
-    /// One a record; empty under [`Acks::None`].
-    #[serde(default)]
-    pub records: Vec<Stored>,
-    /// Whether all was stored before.
-    #[serde(default)]
-    pub duplicate: bool,
-}
-
-impl Produced {
-    /// Whether some records failed and the same request may succeed later.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        self.records.iter().any(|stored| matches!(stored, Stored::Failed { problem } if problem.retryable))
-    }
-}
-
 /// Beside the body of a raw record.
 #[derive(Clone, Debug, Default)]
 pub struct RawOptions {
@@ -95,37 +52,6 @@ pub struct RawOptions {
     pub idempotency_key: Option<String>,
 }
 
-/// One line of the answer to a stream of records.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum StreamAnswer {
-    /// The last line: the whole stream was read.
-    Done {
-        /// Always true.
-        done: bool,
-        /// Records stored.
-        accepted: u64,
-        /// Records refused.
-        refused: u64,
-    },
-    /// A line that was refused alone.
-    Refused {
-        /// The line, counted from 1.
-        line: u64,
-        /// Why.
-        problem: Box<Problem>,
-    },
-    /// A line that was stored.
-    Stored {
-        /// The line, counted from 1.
-        line: u64,
-        /// Its partition.
-        partition: u32,
-        /// Its offset.
-        offset: Option<u64>,
-    },
-}
-
 #[derive(Serialize)]
 struct Request<'a> {
     records: &'a [NewRecord],
@@ -136,7 +62,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]; one wrong record refuses all.
-    pub async fn produce(&self, topic: &str, records: &[NewRecord], acks: Acks) -> Result<Produced, ClientError> {
+    pub async fn produce(&self, topic: &str, records: &[NewRecord], acks: Acks) -> Result<ProduceAnswer, ClientError> {
         self.produce_with_key(topic, records, acks, None).await
     }
 
@@ -150,16 +76,16 @@ impl Client {
         records: &[NewRecord],
         acks: Acks,
         idempotency_key: Option<&str>,
-    ) -> Result<Produced, ClientError> {
+    ) -> Result<ProduceAnswer, ClientError> {
         let body = serde_json::to_vec(&Request { records })?;
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, "application/json").body(body);
         let request = with_key(request, idempotency_key);
-        let produced: Produced = self.send_for_json(request).await?;
-        if acks != Acks::None && produced.records.len() != records.len() {
-            let detail = format!("{} answers to {} records", produced.records.len(), records.len());
+        let answer: ProduceAnswer = self.send_for_json(request).await?;
+        if answer.records.len() != records.len() {
+            let detail = format!("{} answers to {} records", answer.records.len(), records.len());
             return Err(self.unexpected(200, detail));
         }
-        Ok(produced)
+        Ok(answer)
     }
 
     /// Stores whole record batches (v2) in one partition, as they are.
@@ -172,7 +98,7 @@ impl Client {
         partition: u32,
         batches: Bytes,
         acks: Acks,
-    ) -> Result<Produced, ClientError> {
+    ) -> Result<ProduceAnswer, ClientError> {
         let request = self.records_request(topic, acks)?.query(&[("partition", partition)]);
         self.send_for_json(request.header(CONTENT_TYPE, crate::RECORD_BATCH_TYPE).body(batches)).await
     }
@@ -203,11 +129,12 @@ impl Client {
         for (name, value) in &options.headers {
             request = request.header(format!("Record-Header-{name}"), value);
         }
-        self.send_for_json(with_key(request, options.idempotency_key.as_deref())).await
+        let request = with_key(request, options.idempotency_key.as_deref());
+        Ok(self.send_for_json::<RawAnswer>(request).await?.placed)
     }
 
     /// Sends records as one stream of lines, of any length, and answers with a stream of what became of each. A line
-    /// that is wrong is refused alone. Only a stream that ends with [`StreamAnswer::Done`] was read whole.
+    /// that is wrong is refused alone. Only a stream that ends with a [`LineAnswer::Done`] that is `done` was read whole.
     ///
     /// # Errors
     /// When the stream as a whole is refused; what happens later comes through the answer.
@@ -216,7 +143,7 @@ impl Client {
         topic: &str,
         records: S,
         acks: Acks,
-    ) -> Result<impl Stream<Item = Result<StreamAnswer, ClientError>> + use<S>, ClientError> {
+    ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + use<S>, ClientError> {
         let lines = records.map(|record| record.to_line());
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, crate::NDJSON_TYPE);
         let response = self.send(request.body(Body::wrap_stream(lines))).await?;

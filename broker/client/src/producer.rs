@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
+use levada_api::{Placed, Placement, ProduceAnswer};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
-use crate::{Acks, Client, ClientError, NewRecord, Placed, Produced, Stored};
+use crate::{Acks, Client, ClientError, NewRecord};
 
 /// How a [`Producer`] gathers and sends.
 #[derive(Clone, Debug)]
@@ -197,7 +198,7 @@ impl Sender {
         let mut places: Vec<usize> = (0..records.len()).collect();
         while !records.is_empty() {
             match self.send_until_decided(&records).await {
-                Ok(Produced { records: stored, .. }) => {
+                Ok(ProduceAnswer { records: stored, .. }) => {
                     for (place, stored) in places.drain(..).zip(stored) {
                         decided[place] = Some(answer_of(stored));
                     }
@@ -228,14 +229,14 @@ impl Sender {
     }
 
     /// Sends the same request with the same key until its answer is final or the time is over.
-    async fn send_until_decided(&self, records: &[NewRecord]) -> Result<Produced, ClientError> {
+    async fn send_until_decided(&self, records: &[NewRecord]) -> Result<ProduceAnswer, ClientError> {
         let key = format!("{}-{}", self.id, Uuid::new_v4().simple());
         let deadline = Instant::now() + self.options.retry_for;
         let mut backoff = Backoff::default();
         loop {
             let answer = self.client.produce_with_key(&self.topic, records, self.options.acks, Some(&key)).await;
             let (retry, after) = match &answer {
-                Ok(produced) => (produced.is_retryable(), None),
+                Ok(answer) => (answer.records.iter().any(may_pass), None),
                 Err(error) => (error.is_retryable(), error.retry_after()),
             };
             let pause = backoff.next_pause(after);
@@ -247,10 +248,14 @@ impl Sender {
     }
 }
 
-fn answer_of(stored: Stored) -> Answer {
-    match stored {
-        Stored::At(placed) => Ok(placed),
-        Stored::Failed { problem } => Err(Arc::new(ClientError::Refused { problem, retry_after: None })),
+fn may_pass(placement: &Placement) -> bool {
+    matches!(placement, Placement::Failed { problem } if problem.retryable)
+}
+
+fn answer_of(placement: Placement) -> Answer {
+    match placement {
+        Placement::Placed(placed) => Ok(placed),
+        Placement::Failed { problem } => Err(Arc::new(ClientError::Refused { problem, retry_after: None })),
     }
 }
 

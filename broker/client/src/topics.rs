@@ -2,73 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use levada_api::{AlterTopic, CreateTopic, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedTopic};
 use reqwest::Method;
 use reqwest::header::{ETAG, IF_MATCH};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{Client, ClientError};
-
-/// A topic as the server tells it. What a newer server tells besides is ignored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Topic {
-    /// Its name.
-    pub name: String,
-    /// Its identity; a topic deleted and created anew has another.
-    pub id: String,
-    /// Whether it is the broker's own.
-    pub internal: bool,
-    /// Active partitions.
-    pub partition_count: u32,
-    /// All partitions, also retiring ones.
-    pub partitions: Vec<Partition>,
-    /// What was set.
-    pub config: BTreeMap<String, Value>,
-    /// All that holds.
-    pub effective_config: BTreeMap<String, Value>,
-}
-
-/// A partition as the server tells it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Partition {
-    /// Its number.
-    pub partition: u32,
-    /// The node that leads it.
-    pub leader: u32,
-    /// The leader's term.
-    pub leader_epoch: i32,
-    /// Nodes that hold it.
-    pub replicas: Vec<u32>,
-    /// Those that are in sync.
-    pub isr: Vec<u32>,
-    /// First offset there is.
-    pub log_start_offset: u64,
-    /// The end that readers see.
-    pub high_watermark: u64,
-    /// The end that `read_committed` readers see.
-    pub last_stable_offset: u64,
-    /// Bytes of its log segments.
-    pub size_bytes: u64,
-    /// `active` or `retiring`.
-    pub state: String,
-}
-
-/// A change of a topic.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct TopicChange {
-    /// Active partitions there shall be.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partitions: Option<u32>,
-    /// Settings; none puts one back to its default.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub config: BTreeMap<String, Option<Value>>,
-}
-
-#[derive(Deserialize)]
-struct TopicPage {
-    topics: Vec<Topic>,
-    next_cursor: Option<String>,
-}
 
 impl Client {
     /// Creates a topic.
@@ -81,7 +20,7 @@ impl Client {
         partitions: u32,
         config: BTreeMap<String, Value>,
     ) -> Result<Topic, ClientError> {
-        let body = json!({ "name": name, "partitions": partitions, "config": config });
+        let body = CreateTopic { name: name.to_owned(), partitions, config };
         self.send_for_json(self.request(Method::POST, &["v1", "topics"])?.json(&body)).await
     }
 
@@ -97,7 +36,7 @@ impl Client {
             if let Some(cursor) = &cursor {
                 request = request.query(&[("cursor", cursor)]);
             }
-            let page: TopicPage = self.send_for_json(request).await?;
+            let page: TopicList = self.send_for_json(request).await?;
             topics.extend(page.topics);
             match page.next_cursor {
                 Some(next) => cursor = Some(next),
@@ -134,7 +73,7 @@ impl Client {
     pub async fn alter_topic(
         &self,
         name: &str,
-        change: &TopicChange,
+        change: &AlterTopic,
         if_match: Option<&str>,
     ) -> Result<Topic, ClientError> {
         let mut request = self.request(Method::PATCH, &["v1", "topics", name])?.json(change);
@@ -152,13 +91,16 @@ impl Client {
         self.send(self.request(Method::DELETE, &["v1", "topics", name])?).await.map(drop)
     }
 
-    /// Removes the records before the offsets named (partition, first offset to keep); answers as the server does.
+    /// Removes the records before the offsets named.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn truncate_topic(&self, name: &str, before: &[(u32, u64)]) -> Result<Value, ClientError> {
-        let offset = |&(partition, before): &(u32, u64)| json!({ "partition": partition, "before": before });
-        let body = json!({ "offsets": before.iter().map(offset).collect::<Vec<_>>() });
-        self.send_for_json(self.request(Method::POST, &["v1", "topics", name, "truncate"])?.json(&body)).await
+    pub async fn truncate_topic(
+        &self,
+        name: &str,
+        offsets: Vec<TruncateBefore>,
+    ) -> Result<TruncatedTopic, ClientError> {
+        let request = self.request(Method::POST, &["v1", "topics", name, "truncate"])?;
+        self.send_for_json(request.json(&TruncateTopic { offsets })).await
     }
 }
