@@ -76,7 +76,8 @@ impl From<TopicError> for Refusal {
             TopicError::Internal(_) => ErrorCode::InternalTopic,
             TopicError::PartitionCount { .. } => ErrorCode::InvalidPartitionCount,
             TopicError::VersionMismatch { .. } => ErrorCode::PreconditionFailed,
-            TopicError::NoPartition { .. } => ErrorCode::PartitionNotFound,
+            // Only a body names partitions of these calls.
+            TopicError::NoPartition { .. } => ErrorCode::InvalidOffset,
             TopicError::Repeated(_) => ErrorCode::InvalidField,
             TopicError::BeyondEnd { .. } => ErrorCode::InvalidOffset,
             TopicError::Unavailable(_) => ErrorCode::LogFenced,

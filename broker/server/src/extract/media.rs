@@ -1,7 +1,12 @@
 //! Media types of bodies and answers (RFC 9110 §8.3, §12.5.1).
 
-use http::{HeaderMap, header};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Method, header};
 use levada_api::{ErrorCode, Problem};
+
+use crate::refusal::Refusal;
 
 /// The media type of the body, in lower case and without parameters; none where the header is absent or empty.
 pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
@@ -46,6 +51,16 @@ pub(crate) fn accepts(headers: &HeaderMap, offered: &[&'static str]) -> Result<&
         Problem::new(ErrorCode::NotAcceptable, detail)
             .with(|m| m.accepted = offered.iter().map(|&media| media.to_owned()).collect())
     })
+}
+
+/// For routes that answer nothing but JSON: refuses who does not accept it. A deletion answers nothing at all.
+pub(crate) async fn answers_json(request: Request, next: Next) -> Response {
+    if request.method() != Method::DELETE
+        && let Err(problem) = accepts(request.headers(), &["application/json"])
+    {
+        return Refusal(problem).into_response();
+    }
+    next.run(request).await
 }
 
 /// One media range with its weight in thousandths.
