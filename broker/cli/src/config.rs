@@ -5,9 +5,11 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use levada_server::ServeOptions;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -60,11 +62,11 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_MAX_CONNECTIONS", value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     max_connections: Option<u64>,
-    /// Most headers of a request. [default: 100]
+    /// Most headers of a request. [default: 96]
     #[arg(long, env = "LEVADA_MAX_HEADERS", value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     max_headers: Option<u64>,
-    /// Most bytes of a request's line and headers. [default: 65536]
+    /// Most bytes of a request's line and headers. [default: 32768]
     #[arg(long, env = "LEVADA_MAX_HEADER_BYTES", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     max_header_bytes: Option<u64>,
@@ -76,7 +78,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_BODY_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     body_timeout_ms: Option<u64>,
-    /// How long a connection may be idle between requests. [default: 60000]
+    /// How long a connection may be idle between requests. [default: 75000]
     #[arg(long, env = "LEVADA_IDLE_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_timeout_ms: Option<u64>,
@@ -96,7 +98,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_LINGER_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     linger_ms: Option<u64>,
-    /// How long requests under way may take once the server is asked to end. [default: 10000]
+    /// How long requests under way may take once the server is asked to end. [default: 30000]
     #[arg(long, env = "LEVADA_SHUTDOWN_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     shutdown_timeout_ms: Option<u64>,
@@ -135,6 +137,36 @@ pub(crate) struct ServeConfig {
     pub(crate) shutdown_timeout_ms: u64,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        let server = ServeOptions::default();
+        let number = |number: usize| u64::try_from(number).expect("a usize has at most 64 bits");
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).expect("defaults are short");
+        Self {
+            data_dir: server.data_dir,
+            listen: server.listen,
+            demo: false,
+            demo_pace_ms: 400,
+            allowed_hosts: server.allowed_hosts,
+            allowed_origins: server.allowed_origins,
+            max_body_bytes: number(server.max_body_bytes),
+            max_connections: number(server.max_connections),
+            max_headers: number(server.max_headers),
+            max_header_bytes: number(server.max_header_bytes),
+            header_timeout_ms: ms(server.header_timeout),
+            body_timeout_ms: ms(server.body_timeout),
+            idle_timeout_ms: ms(server.idle_timeout),
+            auto_create_topics: server.auto_create_topics,
+            producer_id_expiration_ms: ms(server.producer_expiration),
+            maintenance_interval_ms: ms(server.maintenance_interval),
+            linger_ms: ms(server.linger),
+            shutdown_timeout_ms: ms(server.shutdown_timeout),
+            log_format: LogFormat::default(),
+            log_level: "info".to_owned(),
+        }
+    }
 }
 
 impl ServeConfig {

@@ -58,7 +58,9 @@ impl Sink {
         }
         let value = record.value.as_deref().unwrap_or_default();
         match &self.key_separator {
-            Some(separator) => self.printer.bytes_line(&[record.key.as_deref().unwrap_or_default(), separator, value])?,
+            Some(separator) => {
+                self.printer.bytes_line(&[record.key.as_deref().unwrap_or_default(), separator, value])?
+            }
             None => self.printer.bytes_line(&[value])?,
         }
         Ok(())

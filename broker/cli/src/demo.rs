@@ -58,7 +58,8 @@ async fn replay(
     loop {
         ticks.tick().await;
         let end = (next.line + batch).min(lines.len());
-        let records: Vec<_> = lines[next.line..end].iter().map(|line| record(line, next.lap)).collect::<Result<_, _>>()?;
+        let records: Vec<_> =
+            lines[next.line..end].iter().map(|line| record(line, next.lap)).collect::<Result<_, _>>()?;
         client.produce(TOPIC, &records, Acks::All).await?;
         next = if end < lines.len() { Place { line: end, ..next } } else { Place { lap: next.lap + 1, line: 0 } };
         *place = Some(next);

@@ -41,7 +41,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 
 /// What was being done when the client's error came.
 fn before(error: &anyhow::Error, known: &ClientError) -> String {
-    let outer = error.chain().take_while(|cause| !cause.downcast_ref::<ClientError>().is_some_and(|e| std::ptr::eq(e, known)));
+    let outer =
+        error.chain().take_while(|cause| !cause.downcast_ref::<ClientError>().is_some_and(|e| std::ptr::eq(e, known)));
     outer.map(|cause| format!("{cause}: ")).collect()
 }
 
@@ -51,9 +52,13 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         ClientError::Unreachable { .. } => Some("another address is named by --url or LEVADA_URL"),
         ClientError::Unexpected { .. } => Some("is that address a Levada server of the same version?"),
         ClientError::Refused { problem, .. } => match problem.code {
-            ErrorCode::TopicNotFound => Some("`levada topic list` shows what there is, `levada topic create NAME` makes one"),
+            ErrorCode::TopicNotFound => {
+                Some("`levada topic list` shows what there is, `levada topic create NAME` makes one")
+            }
             ErrorCode::PartitionNotFound => Some("`levada topic describe NAME` shows its partitions"),
-            ErrorCode::OffsetOutOfRange | ErrorCode::OffsetBeyondEnd => Some("`levada topic describe NAME` shows first and last offsets"),
+            ErrorCode::OffsetOutOfRange | ErrorCode::OffsetBeyondEnd => {
+                Some("`levada topic describe NAME` shows first and last offsets")
+            }
             _ => None,
         },
         _ => None,

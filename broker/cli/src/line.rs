@@ -89,7 +89,9 @@ fn find(json: &RawValue, pointer: &str) -> Result<Bytes, String> {
     let mut here = json;
     let path = match pointer {
         "" => None,
-        _ => Some(pointer.strip_prefix('/').ok_or_else(|| format!("{pointer:?} is no JSON pointer; write it like /id"))?),
+        _ => Some(
+            pointer.strip_prefix('/').ok_or_else(|| format!("{pointer:?} is no JSON pointer; write it like /id"))?,
+        ),
     };
     for token in path.iter().flat_map(|path| path.split('/')) {
         let token = token.replace("~1", "/").replace("~0", "~");

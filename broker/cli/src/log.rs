@@ -153,7 +153,8 @@ fn dump_batch(path: &Path, position: u64, batch: &Batch, records: bool, printer:
         line.crc
     ))?;
     for record in line.records.iter().flatten() {
-        let headers: String = record.headers.iter().map(|(n, v)| format!("  header {n}={}", shown(v.as_ref()))).collect();
+        let headers: String =
+            record.headers.iter().map(|(n, v)| format!("  header {n}={}", shown(v.as_ref()))).collect();
         printer.line(format!(
             "  offset {}  timestamp {}  key {}  value {}{headers}",
             record.offset,
@@ -341,7 +342,14 @@ fn verify_segment<'a>(
                 } else if expected.is_some_and(|expected| expected != base) {
                     let detail = "the offsets do not follow upon those before".to_owned();
                     let (from_offset, to_offset) = (expected, Some(base));
-                    report.damage.push(DamageLine { file: path, position, size_bytes: 0, from_offset, to_offset, detail });
+                    report.damage.push(DamageLine {
+                        file: path,
+                        position,
+                        size_bytes: 0,
+                        from_offset,
+                        to_offset,
+                        detail,
+                    });
                 }
                 expected = Some(batch.header().next_offset().0);
                 report.batches += 1;

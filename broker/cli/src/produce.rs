@@ -208,7 +208,9 @@ async fn tally(mut outcomes: mpsc::Receiver<(u64, Outcome)>, bar: ProgressBar) -
 }
 
 fn is_about_the_record(error: &ClientError) -> bool {
-    error.problem().is_some_and(|problem| !problem.retryable && problem.errors.iter().any(|e| e.pointer.starts_with("/records/")))
+    error
+        .problem()
+        .is_some_and(|problem| !problem.retryable && problem.errors.iter().any(|e| e.pointer.starts_with("/records/")))
 }
 
 /// One record's refusal without the list of places: which line it is, is known better here.

@@ -98,7 +98,8 @@ pub(crate) async fn run(command: TopicCommand, client: &Client, mut printer: Pri
         }
         TopicCommand::Truncate(Truncate { name, before }) => {
             let answer = client.truncate_topic(&name, before).await?;
-            let place = |p: &TruncatedPartition| format!("partition {} begins at offset {}", p.partition, p.log_start_offset);
+            let place =
+                |p: &TruncatedPartition| format!("partition {} begins at offset {}", p.partition, p.log_start_offset);
             printer.result(&answer, answer.partitions.iter().map(place).collect::<Vec<_>>().join("\n"))?;
         }
     }
@@ -171,6 +172,8 @@ fn setting(text: &str) -> Result<(String, Value), String> {
 }
 
 fn partition_offset(text: &str) -> Result<TruncateBefore, String> {
-    let parsed = text.split_once(':').and_then(|(p, o)| Some(TruncateBefore { partition: p.parse().ok()?, before: o.parse().ok()? }));
+    let parsed = text
+        .split_once(':')
+        .and_then(|(p, o)| Some(TruncateBefore { partition: p.parse().ok()?, before: o.parse().ok()? }));
     parsed.ok_or_else(|| "write it as PARTITION:OFFSET, two numbers".to_owned())
 }

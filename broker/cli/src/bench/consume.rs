@@ -17,8 +17,10 @@ use crate::output::Printer;
 
 /// Measure reading.
 #[derive(Debug, Args)]
-#[command(after_help = "Each connection reads the partitions of its share from their first offset, over and over with \
-                        --seconds. Latency is of one request; bytes are those of keys and values.")]
+#[command(
+    after_help = "Each connection reads the partitions of its share from their first offset, over and over with \
+                        --seconds. Latency is of one request; bytes are those of keys and values."
+)]
 pub(crate) struct BenchConsume {
     /// The topic.
     #[arg(long, default_value = "bench")]

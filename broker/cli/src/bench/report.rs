@@ -126,7 +126,12 @@ impl Figures {
     fn interval(&self) -> String {
         format!(
             "{} records {}, {:.1} records/s ({:.2} MB/s), {:.1} ms avg latency, {:.1} ms max latency.",
-            self.records, self.verb, self.records_per_second, self.mb_per_second, self.latency_ms_avg, self.latency_ms_max
+            self.records,
+            self.verb,
+            self.records_per_second,
+            self.mb_per_second,
+            self.latency_ms_avg,
+            self.latency_ms_max
         )
     }
 }
