@@ -180,10 +180,8 @@ fn dump_other(
         let line = OtherLine { file, position, size_bytes, damage, zeros: damage.is_none() };
         return Ok(printer.item(&serde_json::to_string(&line)?)?);
     }
-    Ok(match damage {
-        Some(detail) => printer.line(format!("position {position}  DAMAGED  {size_bytes} bytes  {detail}"))?,
-        None => printer.line(format!("position {position}  zeros  {size_bytes} bytes"))?,
-    })
+    let what = damage.map_or_else(|| "zeros".to_owned(), |detail| format!("DAMAGED  {detail}"));
+    Ok(printer.line(format!("position {position}  {size_bytes} bytes  {what}"))?)
 }
 
 fn batch_line<'a>(file: &'a Path, position: u64, batch: &Batch, with_records: bool) -> BatchLine<'a> {
@@ -287,9 +285,12 @@ fn verify(segments: &[SegmentPath], mut printer: Printer) -> anyhow::Result<Exit
     let mut report = Report::default();
     let mut next_offset = None;
     for segment in segments {
-        let starts_new = !segment.follows;
-        next_offset = verify_segment(segment, if starts_new { None } else { next_offset }, &mut report)
-            .with_context(|| segment.path.display().to_string())?;
+        if let Some(last) = report.damage.last_mut().filter(|last| segment.follows && last.to_offset.is_none()) {
+            last.to_offset = segment.base_offset;
+        }
+        let follows = next_offset.filter(|_| segment.follows);
+        next_offset =
+            verify_segment(segment, follows, &mut report).with_context(|| segment.path.display().to_string())?;
     }
     let mut text: String = report.damage.iter().map(describe).collect();
     let verdict = if report.damage.is_empty() { "whole" } else { "DAMAGED" };
@@ -366,8 +367,10 @@ fn verify_segment<'a>(
             }
         }
     }
+    // Where damage reaches the end, only the next segment's name tells what was lost.
+    let end = if pending.is_some() { None } else { expected };
     report.damage.extend(pending);
-    Ok(expected)
+    Ok(end)
 }
 
 fn damage(file: &Path, position: u64, size_bytes: u64, from_offset: Option<u64>, detail: String) -> DamageLine<'_> {
