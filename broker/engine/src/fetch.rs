@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_log::{Batch, Damage, ReadChunk, ReadError, RecordRef, RecordsError, StorageError};
-use levada_model::{
-    Denied, LeaderEpoch, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName,
-};
+use levada_model::{Denied, LeaderEpoch, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -277,12 +275,7 @@ impl Reading<'_> {
     }
 
     /// What there is from an offset on, now.
-    pub(crate) async fn read(
-        &self,
-        from: Offset,
-        max_records: usize,
-        max_bytes: usize,
-    ) -> Result<Fetched, FetchError> {
+    pub(crate) async fn read(&self, from: Offset, max_records: usize, max_bytes: usize) -> Result<Fetched, FetchError> {
         if let Some(gone) = self.gone() {
             return Err(gone);
         }
@@ -300,11 +293,9 @@ impl Reading<'_> {
         };
         match chunk {
             Ok(chunk) => Ok(self.fetched(from, max_records, chunk)),
-            Err(ReadError::BelowStart { requested, log_start }) => Err(FetchError::BelowStart {
-                partition: partition.index(),
-                requested,
-                log_start_offset: log_start,
-            }),
+            Err(ReadError::BelowStart { requested, log_start }) => {
+                Err(FetchError::BelowStart { partition: partition.index(), requested, log_start_offset: log_start })
+            }
             Err(ReadError::BeyondEnd { requested, end }) => {
                 Err(FetchError::BeyondEnd { partition: partition.index(), requested, high_watermark: end })
             }

@@ -62,8 +62,13 @@ pub(crate) fn open_topics(
             detail: error.to_string(),
         })?;
     }
-    let known: BTreeSet<_> =
-        image.topics.values().map(|topic| topic.id).chain(image.deletions.keys().copied()).map(|id| id.to_string()).collect();
+    let known: BTreeSet<_> = image
+        .topics
+        .values()
+        .map(|topic| topic.id)
+        .chain(image.deletions.keys().copied())
+        .map(|id| id.to_string())
+        .collect();
     for unknown in start.topic_dirs.iter().filter(|name| !known.contains(*name)) {
         tracing::warn!(directory = %unknown, "no topic of this id is known; the directory is left alone");
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_model::{
-    ConfigError, ConfigKey, Denied, LeaderEpoch, NodeId, Offset, Operation, PartitionIndex, Principal, Resource, TopicConfig,
-    TopicId, TopicName, limits,
+    ConfigError, ConfigKey, Denied, LeaderEpoch, NodeId, Offset, Operation, PartitionIndex, Principal, Resource,
+    TopicConfig, TopicId, TopicName, limits,
 };
 use parking_lot::MutexGuard;
 use serde_json::Value;
@@ -204,9 +204,8 @@ impl Engine {
         limit: usize,
     ) -> Result<TopicPage, TopicError> {
         let all = self.core.catalog.topics();
-        let visible = |topic: &&Arc<Topic>| {
-            self.core.authorize(who, Operation::Describe, Resource::Topic(topic.name())).is_ok()
-        };
+        let visible =
+            |topic: &&Arc<Topic>| self.core.authorize(who, Operation::Describe, Resource::Topic(topic.name())).is_ok();
         let mut rest = all.after(after).filter(visible);
         let topics: Vec<_> = rest.by_ref().take(limit).map(|topic| describe(topic)).collect();
         let next_after = rest.next().and(topics.last()).map(|last| last.name.clone());
@@ -276,10 +275,11 @@ impl Core {
         let _changes = self.begin_change()?;
         let id = TopicId(Uuid::new_v4());
         let image = self.propose_topic(&Command::CreateTopic { name: name.clone(), id, partitions, config: set })?;
-        let opened = start::make_topic_dir(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
-            let specs = start::specs(&image, &config, 0, false).collect();
-            start::in_parallel(specs, |spec| Partition::open(&self.directory, &spec)).into_iter().collect()
-        });
+        let opened =
+            start::make_topic_dir(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
+                let specs = start::specs(&image, &config, 0, false).collect();
+                start::in_parallel(specs, |spec| Partition::open(&self.directory, &spec)).into_iter().collect()
+            });
         let partitions: Vec<_> = match opened {
             Ok(partitions) => partitions,
             Err(error) => {

@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use levada_api::{ErrorCode, Problem};
+use tower::util::BoxCloneSyncService;
 use tower::util::ServiceExt;
 use tower::{Layer, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Cors, CorsLayer};
-use tower::util::BoxCloneSyncService;
 use uuid::Uuid;
 
 use crate::AppState;
@@ -172,7 +172,14 @@ fn cors_layer(gate: &Gate) -> CorsLayer {
         header::LOCATION,
         header::RETRY_AFTER,
         X_REQUEST_ID,
+        header::CONTENT_DISPOSITION,
+        HeaderName::from_static("accept-post"),
         HeaderName::from_static("idempotent-replayed"),
+        HeaderName::from_static("levada-next-offset"),
+        HeaderName::from_static("levada-high-watermark"),
+        HeaderName::from_static("levada-last-stable-offset"),
+        HeaderName::from_static("levada-log-start-offset"),
+        HeaderName::from_static("levada-gaps"),
     ];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(gate.origins().iter().cloned()))

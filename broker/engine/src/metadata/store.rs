@@ -72,11 +72,7 @@ impl RedbMetadata {
         }
         let database = database(FileBackend(file)).map_err(|error| explain(error.to_string()))?;
         let image = load(&database).map_err(explain)?;
-        Ok(Self {
-            database: Mutex::new(database),
-            image: ArcSwap::from_pointee(image),
-            failed: AtomicBool::new(false),
-        })
+        Ok(Self { database: Mutex::new(database), image: ArcSwap::from_pointee(image), failed: AtomicBool::new(false) })
     }
 }
 
@@ -139,13 +135,14 @@ fn create(storage: &dyn Storage, data_dir: &Path) -> Result<(), OpenError> {
 
 fn load(database: &Database) -> Result<Image, String> {
     let read = database.begin_read().map_err(|error| error.to_string())?;
-    let rows = |definition| -> Result<Vec<(Vec<u8>, Vec<u8>)>, redb::Error> {
+    let rows = |definition: TableDefinition<'_, &'static [u8], &'static [u8]>| {
         let table = read.open_table(definition)?;
         let rows = table.iter()?.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
-        Ok(rows.collect::<Result<_, _>>()?)
+        Ok::<_, redb::Error>(rows.collect::<Result<Vec<_>, _>>()?)
     };
     let rows = |definition| rows(definition).map_err(|error| error.to_string());
-    let cluster = rows(CLUSTER)?.into_iter().find(|(key, _)| key == cluster::KEY).ok_or("the cluster's row is missing")?;
+    let cluster =
+        rows(CLUSTER)?.into_iter().find(|(key, _)| key == cluster::KEY).ok_or("the cluster's row is missing")?;
     let cluster = cluster::decode(&cluster.1)?;
     let topics = rows(TOPICS)?.into_iter().map(|(key, value)| {
         let (name, topic) = topic::decode(&key, &value)

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use levada_log::{LogOptions, LogReader, OpenError, PartitionLog, ReadChunk, ReadError, Retained, StorageError};
-use levada_model::{
-    Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TimestampType, TopicConfig, TopicId,
-};
+use levada_model::{Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TimestampType, TopicConfig, TopicId};
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) use queue::{Landed, Landings, NewAppend};
@@ -145,11 +143,6 @@ impl Partition {
         &self.waiters
     }
 
-    /// Whether it takes no more appends: closed, retiring or deleted.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.queue.lock().shut
-    }
-
     /// The one read for everyone: from the tail cache, else from the files on a thread that may block. `from` must be
     /// below `bound`, which must be a mark of this partition.
     ///
@@ -273,7 +266,8 @@ fn open_log(
     spec: &PartitionSpec<'_>,
 ) -> Result<PartitionLog, OpenError> {
     let storage = directory.storage().clone();
-    let (log, recovery) = PartitionLog::open(storage, path, options, directory.now(), spec.clean)?;
+    let (mut log, recovery) = PartitionLog::open(storage, path, options, directory.now(), spec.clean)?;
+    log.begin_at(spec.start_at);
     if recovery.cut_bytes > 0 || !recovery.damage.is_empty() {
         tracing::warn!(path = %path.display(), ?recovery, "the log was recovered");
     }

@@ -116,8 +116,10 @@ impl Partition {
         };
         let now = self.directory.now();
         let mut staged = Staged::default();
-        let answers: Vec<_> =
-            group.into_iter().map(|pending| (pending.reply, self.stage(log, pending.append, now, &mut staged))).collect();
+        let answers: Vec<_> = group
+            .into_iter()
+            .map(|pending| (pending.reply, self.stage(log, pending.append, now, &mut staged)))
+            .collect();
         let result = self.commit(log, now, staged);
         for (reply, mut landings) in answers {
             if let Err(fault) = &result {

@@ -6,9 +6,7 @@ use bytes::BytesMut;
 use levada_log::{BatchBuf, BatchHeader, RecordsError, SequenceCheck};
 use levada_model::{Compression, Timestamp, TopicConfig, limits};
 
-use super::{
-    Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed,
-};
+use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
 use crate::ProduceError;
 use crate::catalog::TopicState;
 use crate::engine::Core;

@@ -43,7 +43,7 @@ pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::OnePartition(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("", detail),
         ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
-        ProduceError::AutoCreate(_) => Problem::new(ErrorCode::LogFenced, detail),
+        ProduceError::AutoCreate(_) | ProduceError::Unavailable(_) => Problem::new(ErrorCode::LogFenced, detail),
         ProduceError::UnknownProducer(_) => Problem::new(ErrorCode::UnknownProducer, detail),
     }
 }
@@ -104,8 +104,9 @@ pub(super) fn append(fault: &AppendFault) -> Problem {
 
 fn refused(error: &AppendError, detail: String) -> Problem {
     match error {
-        AppendError::OutOfOrderSequence { expected, .. } => Problem::new(ErrorCode::OutOfOrderSequence, detail)
-            .with(|m| m.expected_sequence = Some(expected.0)),
+        AppendError::OutOfOrderSequence { expected, .. } => {
+            Problem::new(ErrorCode::OutOfOrderSequence, detail).with(|m| m.expected_sequence = Some(expected.0))
+        }
         AppendError::ProducerFenced { .. } => Problem::new(ErrorCode::ProducerFenced, detail),
         AppendError::KeyReused => Problem::new(ErrorCode::IdempotencyKeyReused, detail),
         AppendError::OffsetMismatch { next_offset } => {

@@ -59,7 +59,20 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "-1", "+1", "1.0", "9007199254740992", "99999999999999999999", "Latest", "time:", "time:-1", "tail:x", "tail", "now"] {
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1.0",
+            "9007199254740992",
+            "99999999999999999999",
+            "Latest",
+            "time:",
+            "time:-1",
+            "tail:x",
+            "tail",
+            "now",
+        ] {
             assert_eq!(partition_start(text), Err(OFFSET_RULE), "{text}");
             assert!(topic_start(text).is_none(), "{text}");
         }

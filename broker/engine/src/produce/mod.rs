@@ -297,7 +297,8 @@ impl Engine {
             return Err(ProduceError::NotFound(name.clone()));
         }
         self.core.authorize(who, Operation::Create, Resource::Topic(name))?;
-        let (core, new) = (self.core.clone(), CreateTopic { name: name.clone(), partitions: 1, config: BTreeMap::new() });
+        let (core, new) =
+            (self.core.clone(), CreateTopic { name: name.clone(), partitions: 1, config: BTreeMap::new() });
         match blocking(move || core.create_topic(new)).await {
             Ok(topic) => Ok(topic),
             // Another request was first.
@@ -472,7 +473,8 @@ fn producer(who: &Principal, topic: &Topic, once: &Once) -> Producer {
                 hash.update((part.len() as u64).to_be_bytes());
                 hash.update(part);
             }
-            let id = derived_producer_id(&hash.finalize().into());
+            let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
+            let id = derived_producer_id(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
             let [a, b, c, d, e, f, ..] = *body_digest;
             let epoch = ProducerEpoch(i16::from_be_bytes([a & 0x7f, b]));
             let sequence = Sequence(i32::from_be_bytes([c & 0x7f, d, e, f]));
