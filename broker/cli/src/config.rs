@@ -102,6 +102,10 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_SHUTDOWN_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     shutdown_timeout_ms: Option<u64>,
+    /// How long a live stream (SSE) may be silent before a heartbeat is sent. [default: 15000]
+    #[arg(long, env = "LEVADA_SSE_HEARTBEAT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sse_heartbeat_ms: Option<u64>,
     /// How log lines are written. [default: text]
     #[arg(long, env = "LEVADA_LOG_FORMAT", value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,6 +139,7 @@ pub(crate) struct ServeConfig {
     pub(crate) maintenance_interval_ms: u64,
     pub(crate) linger_ms: u64,
     pub(crate) shutdown_timeout_ms: u64,
+    pub(crate) sse_heartbeat_ms: u64,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
 }
@@ -163,6 +168,7 @@ impl Default for ServeConfig {
             maintenance_interval_ms: ms(server.maintenance_interval),
             linger_ms: ms(server.linger),
             shutdown_timeout_ms: ms(server.shutdown_timeout),
+            sse_heartbeat_ms: ms(server.sse_heartbeat),
             log_format: LogFormat::default(),
             log_level: "info".to_owned(),
         }

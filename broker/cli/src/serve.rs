@@ -102,6 +102,7 @@ impl ServeConfig {
             maintenance_interval: Duration::from_millis(self.maintenance_interval_ms),
             linger: Duration::from_millis(self.linger_ms),
             shutdown_timeout: Duration::from_millis(self.shutdown_timeout_ms),
+            sse_heartbeat: Duration::from_millis(self.sse_heartbeat_ms),
         }
     }
 }
