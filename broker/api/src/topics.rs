@@ -1,0 +1,237 @@
+//! Topics on the wire: what is sent to create, change and truncate them, and what comes back.
+
+use std::collections::BTreeMap;
+
+use levada_model::ConfigKey;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaType, Type};
+
+use crate::strict::{objects, unique_names, whole, whole_if_there};
+
+/// A topic to create.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"name": "orders", "partitions": 3, "config": {"retention.ms": 604800000}}))]
+pub struct CreateTopic {
+    /// 1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`.
+    #[schema(pattern = "^[a-zA-Z0-9._-]{1,249}$")]
+    pub name: String,
+    /// How many partitions.
+    #[serde(default = "one", deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 10000, default = 1)]
+    pub partitions: u32,
+    /// Settings that differ from the defaults.
+    #[serde(default, deserialize_with = "unique_names")]
+    #[schema(schema_with = settings)]
+    pub config: BTreeMap<String, Value>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A change of a topic; what is absent stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"partitions": 6, "config": {"retention.ms": null}}))]
+pub struct AlterTopic {
+    /// How many active partitions there shall be. More are added at once; surplus ones retire.
+    #[serde(default, deserialize_with = "whole_if_there", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1, maximum = 10000)]
+    pub partitions: Option<u32>,
+    /// Settings to set, or (null) to put back to their default.
+    #[serde(default, deserialize_with = "unique_names", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(schema_with = changed_settings)]
+    pub config: BTreeMap<String, Option<Value>>,
+}
+
+/// Log starts to move up.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TruncateTopic {
+    /// One place a partition.
+    #[serde(deserialize_with = "objects")]
+    pub offsets: Vec<TruncateBefore>,
+}
+
+/// Where one partition shall begin.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TruncateBefore {
+    /// The partition.
+    #[serde(deserialize_with = "whole")]
+    pub partition: u32,
+    /// Records before this offset go for good.
+    #[serde(deserialize_with = "whole")]
+    pub before: u64,
+}
+
+/// What a truncation left.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TruncatedTopic {
+    /// The partitions that were named.
+    pub partitions: Vec<TruncatedPartition>,
+}
+
+/// One partition after a truncation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TruncatedPartition {
+    /// The partition.
+    pub partition: u32,
+    /// Its first offset now.
+    pub log_start_offset: u64,
+}
+
+/// A page of topics, by name.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TopicList {
+    /// The topics.
+    pub topics: Vec<Topic>,
+    /// Where the next page begins; null on the last.
+    #[schema(required = true)]
+    pub next_cursor: Option<String>,
+}
+
+/// A topic as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Its identity; a topic created anew under the same name has another.
+    #[schema(format = Uuid)]
+    pub id: String,
+    /// Whether it is the broker's own.
+    pub internal: bool,
+    /// Active partitions.
+    pub partition_count: u32,
+    /// All partitions, also retiring ones, by number.
+    pub partitions: Vec<Partition>,
+    /// What was set.
+    #[schema(schema_with = settings)]
+    pub config: BTreeMap<String, Value>,
+    /// All that holds.
+    #[schema(schema_with = all_settings)]
+    pub effective_config: BTreeMap<String, Value>,
+}
+
+/// A partition as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Partition {
+    /// Its number.
+    pub partition: u32,
+    /// The node that leads it.
+    pub leader: u32,
+    /// The leader's term.
+    pub leader_epoch: i32,
+    /// Nodes that hold it.
+    pub replicas: Vec<u32>,
+    /// Those that are in sync.
+    pub isr: Vec<u32>,
+    /// First offset there is.
+    pub log_start_offset: u64,
+    /// Readers read what lies before it.
+    pub high_watermark: u64,
+    /// `read_committed` readers read what lies before it.
+    pub last_stable_offset: u64,
+    /// Bytes of log segments, without indexes.
+    pub size_bytes: u64,
+    /// Whether it takes writes.
+    pub state: PartitionState,
+}
+
+/// Whether a partition takes writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartitionState {
+    /// It does.
+    Active,
+    /// It does not; it is dropped when retention has emptied it.
+    Retiring,
+}
+
+/// The settings as an object's properties, each integer or text as its default is.
+fn settings_with(nullable: bool, all: bool) -> ObjectBuilder {
+    let mut object = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    for key in ConfigKey::all() {
+        let kind = if key.default_value().is_number() { Type::Integer } else { Type::String };
+        let kind = if nullable { SchemaType::from_iter([kind, Type::Null]) } else { SchemaType::new(kind) };
+        let description = format!("{}; takes {}", key.effect, key.rule);
+        let property = ObjectBuilder::new().schema_type(kind).description(Some(description));
+        object = object.property(key.name, property.default(Some(key.default_value())));
+        if all {
+            object = object.required(key.name);
+        }
+    }
+    object
+}
+
+fn settings() -> ObjectBuilder {
+    settings_with(false, false)
+}
+
+fn all_settings() -> ObjectBuilder {
+    settings_with(false, true)
+}
+
+fn changed_settings() -> ObjectBuilder {
+    settings_with(true, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::strict::from_json;
+    use crate::{CreateTopic, ErrorCode, TruncateTopic};
+
+    #[test]
+    fn absent_fields_have_their_defaults() {
+        let topic: CreateTopic = from_json(br#"{"name":"a"}"#).expect("valid");
+        assert_eq!((topic.partitions, topic.config.len()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_with_its_place() {
+        for (body, pointer, word) in [
+            (r#"{"name":"a","nmae":"b"}"#, "/nmae", "nmae"),
+            (r#"{"name":"a","name":"b"}"#, "/name", "duplicate"),
+            (r#"{"partitions":1}"#, "", "name"),
+            (r#"["a",1,{}]"#, "", "an object"),
+            ("null", "", "an object"),
+            (r#"{"name":"a","partitions":-1}"#, "/partitions", "0 to 4294967295"),
+            (r#"{"name":"a","partitions":1.5}"#, "/partitions", "an integer"),
+            (r#"{"name":"a","partitions":null}"#, "/partitions", "an integer"),
+            (r#"{"name":"a","config":{"x":1,"x":2}}"#, "/config/x", "duplicate field `x`"),
+        ] {
+            let problem = from_json::<CreateTopic>(body.as_bytes()).expect_err(body);
+            assert_eq!(problem.code, ErrorCode::InvalidField, "{body}");
+            assert_eq!(problem.errors[0].pointer, pointer, "{body}: {problem:?}");
+            assert!(problem.errors[0].detail.contains(word), "{body}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn nested_objects_and_large_integers_are_held_to_the_same_rules() {
+        for (body, pointer) in [
+            (r#"{"offsets":[[0,1]]}"#, "/offsets/0"),
+            (r#"{"offsets":[{"partition":0,"before":9007199254740992}]}"#, "/offsets/0/before"),
+            (r#"{"offsets":[{"partition":0,"before":1e400}]}"#, "/offsets/0/before"),
+            (r#"{"offsets":[{"partition":0,"before":1,"x":1}]}"#, "/offsets/0/x"),
+        ] {
+            let problem = from_json::<TruncateTopic>(body.as_bytes()).expect_err(body);
+            let place = problem.errors.first().map(|error| error.pointer.as_str());
+            assert!(place == Some(pointer) || problem.code == ErrorCode::InvalidJson, "{body}: {problem:?}");
+        }
+        assert!(from_json::<TruncateTopic>(br#"{"offsets":[{"partition":0,"before":9007199254740991}]}"#).is_ok());
+    }
+
+    #[test]
+    fn text_that_is_no_json_is_another_error() {
+        for body in ["", " ", "{", r#"{"name":"a"} x"#, "{\"name\":\"\u{1}\"}"] {
+            assert_eq!(from_json::<CreateTopic>(body.as_bytes()).expect_err(body).code, ErrorCode::InvalidJson);
+        }
+        let deep = [b"{\"name\":\"a\",\"config\":{\"x\":".as_slice(), "[".repeat(100_000).as_bytes()].concat();
+        assert_eq!(from_json::<CreateTopic>(&deep).expect_err("deep").code, ErrorCode::InvalidJson);
+        assert_eq!(from_json::<CreateTopic>(b"{\"name\":\"\xff\"}").expect_err("utf-8").code, ErrorCode::InvalidJson);
+    }
+}

@@ -1,0 +1,14 @@
+//! What handlers take out of a request, checked: path segments, query parameters, bodies, media types.
+
+mod body;
+mod json;
+mod media;
+mod params;
+mod path;
+mod unpack;
+
+pub(crate) use body::{BodyBytes, BodyStream};
+pub(crate) use json::JsonBody;
+pub(crate) use media::{accepts, answers_json, content_type, unsupported_media_type};
+pub(crate) use params::{Params, digits};
+pub(crate) use path::{GroupPath, PartitionPath, TopicPath, path_segment};

@@ -1,0 +1,229 @@
+//! What surrounds every request, whatever becomes of it: its id, the gate, CORS, panics, problems in place of bare
+//! error statuses, safety headers, numbers and the access log.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use levada_api::{ErrorCode, Problem};
+use tower::util::BoxCloneSyncService;
+use tower::util::ServiceExt;
+use tower::{Layer, service_fn};
+use tower_http::cors::{AllowHeaders, AllowOrigin, Cors, CorsLayer};
+use uuid::Uuid;
+
+use crate::AppState;
+use crate::gate::Gate;
+use crate::refusal::Refusal;
+
+/// The header that carries a request's id, both ways.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest id that is taken over from a client.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+/// How long a browser may remember a preflight's answer.
+const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(600);
+
+type Inner = BoxCloneSyncService<Request, Response, std::convert::Infallible>;
+
+/// The whole service, as connections call it; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Front {
+    state: AppState,
+    gate: Arc<Gate>,
+    plain: Inner,
+    cors: Cors<Inner>,
+}
+
+impl Front {
+    pub(crate) fn new(router: Router, gate: Gate, state: AppState) -> Self {
+        let gate = Arc::new(gate);
+        let cors = cors_layer(&gate);
+        let guard = Arc::clone(&gate);
+        let plain = BoxCloneSyncService::new(service_fn(move |request: Request| {
+            let (router, guard) = (router.clone(), Arc::clone(&guard));
+            async move { Ok(guarded(router, &guard, request).await) }
+        }));
+        Self { state, gate, cors: cors.layer(plain.clone()), plain }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, mut request: Request) -> Response {
+        let started = Instant::now();
+        let id = request_id(request.headers());
+        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let mut response = if self.gate.allows_origin(request.headers()) {
+            self.cors.clone().oneshot(request).await
+        } else {
+            self.plain.clone().oneshot(request).await
+        }
+        .unwrap_or_else(|never| match never {});
+        self.finish(&mut response, &path, id.clone());
+        let route = response.extensions_mut().remove::<MatchedPath>();
+        let elapsed = started.elapsed();
+        self.state.metrics().answered(&method, route, response.status(), elapsed);
+        log(&method, &path, response.status(), &id, elapsed);
+        response
+    }
+
+    fn finish(&self, response: &mut Response, path: &str, id: HeaderValue) {
+        let headers = response.headers_mut();
+        headers.insert(X_REQUEST_ID, id);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if path.starts_with("/v1") {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+        if !self.gate.origins().is_empty() && !headers.contains_key(header::VARY) {
+            headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        }
+    }
+}
+
+/// The gate, then the router, with panics caught and every refusal told as a problem.
+async fn guarded(router: Router, gate: &Gate, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    if let Err(problem) = gate.check(&parts) {
+        return Refusal(problem).into_response();
+    }
+    let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+    let answer = router.oneshot(Request::from_parts(parts, body));
+    let response = match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(answered) => answered.unwrap_or_else(|never| match never {}),
+        Err(_) => {
+            tracing::error!(%method, path, "a handler panicked; this is a bug of the broker");
+            let detail = "the broker failed to answer; the request's id finds the place in its log";
+            Refusal(Problem::new(ErrorCode::Internal, detail)).into_response()
+        }
+    };
+    as_problem(response, &method, &path)
+}
+
+/// Tells a bare error status of the frameworks as a problem; keeps its headers, such as `Allow`.
+fn as_problem(response: Response, method: &Method, path: &str) -> Response {
+    let status = response.status();
+    let is_problem = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|media| media.as_bytes().starts_with(b"application/problem+json"));
+    if !(status.is_client_error() || status.is_server_error()) || is_problem {
+        return response;
+    }
+    let problem = match status {
+        StatusCode::NOT_FOUND => not_found(path),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let allow = response.headers().get(header::ALLOW).and_then(|allow| allow.to_str().ok());
+            let detail = format!("{path} does not take {method}; it takes {}", allow.unwrap_or("nothing"));
+            Problem::new(ErrorCode::MethodNotAllowed, detail)
+        }
+        StatusCode::BAD_REQUEST => Problem::new(ErrorCode::InvalidRequest, "the request is malformed"),
+        _ => {
+            tracing::error!(%status, %method, path, "an answer without a problem; this is a bug of the broker");
+            Problem::new(ErrorCode::Internal, format!("the broker failed with status {status}"))
+        }
+    };
+    let mut told = Refusal(problem).into_response();
+    if let Some(allow) = response.headers().get(header::ALLOW) {
+        told.headers_mut().insert(header::ALLOW, allow.clone());
+    }
+    if let Some(route) = response.extensions().get::<MatchedPath>() {
+        told.extensions_mut().insert(route.clone());
+    }
+    told
+}
+
+/// Nothing is there; a topic name that a path cannot even hold is told as such.
+fn not_found(path: &str) -> Problem {
+    if path.strip_prefix("/v1/topics/").is_some_and(|rest| rest.starts_with('/') || rest.is_empty()) {
+        let error = levada_model::TopicName::new("").expect_err("the empty name is refused");
+        return crate::refusal::topic_name(&error);
+    }
+    Problem::new(ErrorCode::NotFound, format!("there is nothing at {path}; /docs lists what there is"))
+}
+
+/// Remembers the route's template for the numbers, which are kept outside of the router.
+pub(crate) async fn note_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    response
+}
+
+/// Answers what no route matches.
+pub(crate) async fn nothing_here() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+fn cors_layer(gate: &Gate) -> CorsLayer {
+    let methods = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let exposed = [
+        header::ALLOW,
+        header::ETAG,
+        header::LOCATION,
+        header::RETRY_AFTER,
+        X_REQUEST_ID,
+        header::CONTENT_DISPOSITION,
+        HeaderName::from_static("accept-post"),
+        HeaderName::from_static("idempotent-replayed"),
+        HeaderName::from_static("levada-next-offset"),
+        HeaderName::from_static("levada-high-watermark"),
+        HeaderName::from_static("levada-last-stable-offset"),
+        HeaderName::from_static("levada-log-start-offset"),
+        HeaderName::from_static("levada-gaps"),
+    ];
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(gate.origins().iter().cloned()))
+        .allow_methods(methods)
+        // `Record-Header-NAME` has no list of names.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(exposed)
+        .max_age(PREFLIGHT_MAX_AGE)
+}
+
+/// The client's id where it is short and plain, else a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let plain = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=');
+    let sane = |id: &&HeaderValue| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(plain);
+    headers.get(X_REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
+        let id = Uuid::new_v4().hyphenated().to_string();
+        HeaderValue::try_from(id).expect("a UUID is plain text")
+    })
+}
+
+fn log(method: &Method, path: &str, status: StatusCode, id: &HeaderValue, elapsed: Duration) {
+    let (status, id) = (status.as_u16(), id.to_str().unwrap_or_default());
+    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    match status {
+        500 => tracing::error!(target: "levada::access", %method, path, status, id, micros, "answered"),
+        400.. => tracing::info!(target: "levada::access", %method, path, status, id, micros, "answered"),
+        _ => tracing::debug!(target: "levada::access", %method, path, status, id, micros, "answered"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_short_plain_request_ids_are_taken_over() {
+        let id = |text: &str| {
+            let headers = HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::try_from(text).expect("a value"))]);
+            request_id(&headers)
+        };
+        assert_eq!(id("abc-1.2:3"), "abc-1.2:3");
+        for odd in ["", "a b", "a\"b", "é", &"a".repeat(129)] {
+            assert_eq!(id(odd).len(), 36, "{odd}");
+        }
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+}

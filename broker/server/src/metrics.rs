@@ -1,0 +1,164 @@
+//! Numbers for Prometheus: of HTTP, kept here, and of the engine, asked for when somebody looks.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use axum::extract::MatchedPath;
+use http::{Method, StatusCode};
+use levada_engine::{Engine, Health};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Upper ends of the latency buckets, in seconds: from a page-cache append to a long poll.
+const BUCKETS: [f64; 14] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
+];
+
+/// The HTTP numbers, and the registry that shows them.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<RouteLabels, Histogram>,
+    connections: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: Verb,
+    route: Route,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    method: Verb,
+    route: Route,
+}
+
+/// A method that is routed, or any other: clients cannot make series by inventing methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Verb(&'static str);
+
+impl From<&Method> for Verb {
+    fn from(method: &Method) -> Self {
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        Self(known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other"))
+    }
+}
+
+impl EncodeLabelValue for Verb {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+/// The template of a route, or none where nothing matched.
+#[derive(Clone, Debug)]
+struct Route(Option<MatchedPath>);
+
+impl Route {
+    fn as_str(&self) -> &str {
+        self.0.as_ref().map_or("none", MatchedPath::as_str)
+    }
+}
+
+impl PartialEq for Route {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Route {}
+
+impl Hash for Route {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl EncodeLabelValue for Route {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        self.as_str().encode(encoder)
+    }
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("levada");
+        let requests = Family::default();
+        let durations = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let connections = Gauge::default();
+        registry.register("http_requests", "Answered requests", requests.clone());
+        registry.register("http_request_duration_seconds", "From a request's head to its answer's", durations.clone());
+        registry.register("http_connections", "Open connections", connections.clone());
+        Self { registry, requests, durations, connections }
+    }
+
+    /// Counts one answer.
+    pub(crate) fn answered(&self, method: &Method, route: Option<MatchedPath>, status: StatusCode, took: Duration) {
+        let (method, route) = (Verb::from(method), Route(route));
+        let labels = RouteLabels { method, route: route.clone() };
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { method, route, status: status.as_u16() }).inc();
+    }
+
+    /// Counts open connections.
+    pub(crate) fn connections(&self) -> &Gauge {
+        &self.connections
+    }
+
+    /// The page that Prometheus reads; without the engine's numbers while it opens.
+    pub(crate) fn page(&self, engine: Option<&Engine>) -> String {
+        let mut page = String::new();
+        encode_registry(&mut page, &self.registry).expect("a string takes everything");
+        if let Some(engine) = engine {
+            encode_registry(&mut page, &engine_registry(engine)).expect("a string takes everything");
+        }
+        encode_eof(&mut page).expect("a string takes everything");
+        page
+    }
+}
+
+fn engine_registry(engine: &Engine) -> Registry {
+    let stats = engine.stats();
+    let serving = u64::from(engine.health() == Health::Serving);
+    let mut registry = Registry::with_prefix("levada");
+    for (name, help, value) in [
+        ("ready", "Whether writes are taken", serving),
+        ("topics", "Topics", stats.topics),
+        ("partitions", "Partitions", stats.partitions),
+        ("log_bytes", "Bytes of all log segments", stats.log_bytes),
+        ("tail_cache_bytes", "Bytes of recent batches in memory", stats.tail_cache_bytes),
+        ("damaged_ranges", "Stretches of offsets lost to damage", stats.damaged_ranges),
+    ] {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        registry.register(name, help, gauge);
+    }
+    for (name, help, value) in [
+        ("appended_records", "Records appended", stats.appended_records),
+        ("appended_bytes", "Bytes of batches appended", stats.appended_bytes),
+        ("groups_written", "Groups of batches written", stats.groups_written),
+        ("syncs", "Syncs of segment files", stats.syncs),
+        ("duplicates", "Appends recognised as duplicates", stats.duplicates),
+        ("read_bytes", "Bytes of batches read", stats.read_bytes),
+        ("tail_cache_hits", "Reads answered from memory", stats.tail_cache_hits),
+        ("file_reads", "Reads that went to a file", stats.file_reads),
+        ("segments_removed", "Segments that retention removed", stats.segments_removed),
+    ] {
+        let counter = Counter::<u64>::default();
+        counter.inc_by(value);
+        registry.register(name, help, counter);
+    }
+    registry
+}

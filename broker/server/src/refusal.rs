@@ -1,0 +1,109 @@
+//! Problems as answers, and the one place where the engine's errors become problems.
+//!
+//! Not here: the errors of produce and fetch, which are told beside their handlers.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use levada_api::strict::pointer_token;
+use levada_api::{Effect, ErrorCode, Problem};
+use levada_engine::{GroupError, TopicError};
+use levada_model::{ConfigError, Denied, NameError};
+
+/// Seconds after which a refused but retryable request may be tried again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+/// The answer to a request that was refused.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub(crate) Problem);
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(problem) = self;
+        let status = StatusCode::from_u16(problem.status).expect("codes have valid statuses");
+        let body = serde_json::to_vec(&problem).expect("a problem is plain data");
+        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let headers = response.headers_mut();
+        if matches!(problem.status, 429 | 503) {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        let accepted = match problem.code {
+            ErrorCode::UnsupportedEncoding => Some(header::ACCEPT_ENCODING),
+            ErrorCode::UnsupportedMediaType => Some(header::ACCEPT),
+            _ => None,
+        };
+        if let (Some(name), Ok(list)) = (accepted, HeaderValue::try_from(problem.members.accepted.join(", "))) {
+            headers.insert(name, list);
+        }
+        response
+    }
+}
+
+pub(crate) fn denied(error: &Denied) -> Problem {
+    Problem::new(ErrorCode::Denied, error.to_string())
+}
+
+pub(crate) fn topic_name(error: &NameError) -> Problem {
+    Problem::new(ErrorCode::InvalidTopicName, error.to_string())
+}
+
+pub(crate) fn group_name(error: &NameError) -> Problem {
+    Problem::new(ErrorCode::InvalidGroupName, error.to_string())
+}
+
+fn config(error: &ConfigError) -> Problem {
+    let code = match error {
+        ConfigError::Unknown { .. } => ErrorCode::UnknownConfig,
+        ConfigError::Invalid { .. } => ErrorCode::InvalidConfig,
+    };
+    let pointer = format!("/config/{}", pointer_token(error.name()));
+    Problem::new(code, error.to_string()).at(pointer, error.to_string())
+}
+
+impl From<TopicError> for Refusal {
+    fn from(error: TopicError) -> Self {
+        let code = match &error {
+            TopicError::Denied(error) => return Self(denied(error)),
+            TopicError::Config(error) => return Self(config(error)),
+            TopicError::NotFound(_) => ErrorCode::TopicNotFound,
+            TopicError::Exists(_) => ErrorCode::TopicExists,
+            TopicError::Reserved(_) => ErrorCode::ReservedTopicName,
+            TopicError::Internal(_) => ErrorCode::InternalTopic,
+            TopicError::PartitionCount { .. } => ErrorCode::InvalidPartitionCount,
+            TopicError::VersionMismatch { .. } => ErrorCode::PreconditionFailed,
+            // Only a body names partitions of these calls.
+            TopicError::NoPartition { .. } => ErrorCode::InvalidOffset,
+            TopicError::Repeated(_) => ErrorCode::InvalidField,
+            TopicError::BeyondEnd { .. } => ErrorCode::InvalidOffset,
+            TopicError::Unavailable(_) => ErrorCode::LogFenced,
+        };
+        let problem = Problem::new(code, error.to_string());
+        Self(match error {
+            TopicError::BeyondEnd { high_watermark, .. } => problem.with(|m| m.high_watermark = Some(high_watermark.0)),
+            TopicError::PartitionCount { .. } => problem.at("/partitions", error.to_string()),
+            _ => problem,
+        })
+    }
+}
+
+impl From<GroupError> for Refusal {
+    fn from(error: GroupError) -> Self {
+        let detail = error.to_string();
+        Self(match error {
+            GroupError::Denied(error) => denied(&error),
+            GroupError::NotFound(_) => Problem::new(ErrorCode::GroupNotFound, detail),
+            GroupError::Offsets(wrong) => {
+                wrong.into_iter().fold(Problem::new(ErrorCode::InvalidOffset, detail), |problem, (index, detail)| {
+                    problem.at(format!("/offsets/{index}"), detail)
+                })
+            }
+            GroupError::Unavailable { possible, .. } => Problem::new(ErrorCode::LogFenced, detail)
+                .effect(if possible { Effect::Possible } else { Effect::None }),
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! A server's life: lock the directory, listen, open the engine beside it, serve, shut down without losing anything.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levada_engine::{CloseError, Engine, EngineOptions, OpenError};
+use levada_log::DiskStorage;
+use levada_model::{AllowAll, SystemClock};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::connection::{Acceptor, Phase};
+use crate::front::Front;
+use crate::gate::Gate;
+use crate::router::router;
+use crate::state::BodyLimits;
+use crate::{AppState, ServeOptions};
+
+/// The file whose lock says that a broker uses the directory.
+const LOCK_FILE: &str = "levada.lock";
+/// How long a shutdown lets requests finish by themselves before it wakes the readers that wait.
+const GRACE: Duration = Duration::from_millis(500);
+/// What closing the logs gets of time at least, however long the requests took.
+const CLOSE_AT_LEAST: Duration = Duration::from_secs(2);
+
+/// Why a server did not start; nothing was changed.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// An option has a value that it does not take.
+    #[error("{name}: {value:?} {detail}")]
+    Option {
+        /// The option.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The data directory cannot be used.
+    #[error("the data directory {path}: {source}")]
+    DataDir {
+        /// The directory.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another broker uses the data directory.
+    #[error("the data directory {path} is in use by another broker; stop it, or name another with --data-dir")]
+    InUse {
+        /// The directory.
+        path: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    pub(crate) fn option(name: &'static str, value: &str, detail: &str) -> Self {
+        Self::Option { name, value: value.to_owned(), detail: detail.to_owned() }
+    }
+}
+
+/// Why a shutdown was not clean; the next start recovers.
+#[derive(Debug, Error)]
+pub enum ShutdownError {
+    /// A log could not be closed.
+    #[error(transparent)]
+    Close(#[from] CloseError),
+    /// The logs were not closed in time.
+    #[error("the logs were not closed within --shutdown-timeout")]
+    TimedOut,
+}
+
+/// A running server. Dropping it leaves it running for as long as the runtime does; see [`shutdown`](Self::shutdown).
+pub struct Server {
+    address: SocketAddr,
+    state: AppState,
+    phase: watch::Sender<Phase>,
+    permits: Arc<Semaphore>,
+    connections_max: u32,
+    accepting: JoinHandle<()>,
+    opening: Option<JoinHandle<Result<(), OpenError>>>,
+    shutdown_timeout: Duration,
+    _lock: File,
+}
+
+/// Starts a server: it listens when this returns, and answers 503 `starting` until the engine is open.
+///
+/// # Errors
+/// When an option is wrong, the directory cannot be used, or the address cannot be listened on.
+pub async fn start(options: ServeOptions) -> Result<Server, StartError> {
+    start_with(options, Engine::open).await
+}
+
+/// The same with another way to open the engine, such as on another storage. `open` may block.
+///
+/// # Errors
+/// See [`start`].
+pub async fn start_with(
+    options: ServeOptions,
+    open: impl FnOnce(EngineOptions) -> Result<Engine, OpenError> + Send + 'static,
+) -> Result<Server, StartError> {
+    let gate = Gate::new(&options)?;
+    let connections_max = connections_max(&options)?;
+    let lock = lock(&options.data_dir)?;
+    raise_file_limit();
+    let listen_error = |source| StartError::Listen { address: options.listen, source };
+    let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
+
+    let limits = BodyLimits { bytes_max: options.max_body_bytes, timeout: options.body_timeout };
+    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat);
+    let front = Front::new(router(state.clone()), gate, state.clone());
+    let (phase, watching) = watch::channel(Phase::Serving);
+    let permits = Arc::new(Semaphore::new(connections_max as usize));
+    let gauge = state.metrics().connections().clone();
+    let acceptor = Acceptor::new(&options, front, watching, Arc::clone(&permits), gauge);
+    let accepting = tokio::spawn(acceptor.run(listener));
+    let opening = Some(tokio::spawn(open_engine(state.clone(), engine_options(&options), open)));
+    let shutdown_timeout = options.shutdown_timeout;
+    Ok(Server { address, state, phase, permits, connections_max, accepting, opening, shutdown_timeout, _lock: lock })
+}
+
+async fn open_engine(
+    state: AppState,
+    options: EngineOptions,
+    open: impl FnOnce(EngineOptions) -> Result<Engine, OpenError> + Send + 'static,
+) -> Result<(), OpenError> {
+    let opened = tokio::task::spawn_blocking(move || open(options)).await;
+    let engine = opened.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+    state.open(engine);
+    tracing::info!("ready");
+    Ok(())
+}
+
+fn engine_options(options: &ServeOptions) -> EngineOptions {
+    EngineOptions {
+        storage: Arc::new(DiskStorage),
+        data_dir: options.data_dir.clone(),
+        clock: Arc::new(SystemClock),
+        authorizer: Arc::new(AllowAll),
+        auto_create_topics: options.creates_topics(),
+        producer_expiration: options.producer_expiration,
+        maintenance_interval: options.maintenance_interval,
+        linger: options.linger,
+    }
+}
+
+impl Server {
+    /// Where it listens, with the port that it was given.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until the engine is open and has recovered.
+    ///
+    /// # Errors
+    /// When it could not be opened; the server then goes on to answer 503 until it is shut down.
+    pub async fn opened(&mut self) -> Result<(), OpenError> {
+        match self.opening.take() {
+            Some(opening) => opening.await.unwrap_or_else(|gone| std::panic::resume_unwind(gone.into_panic())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops accepting, lets running requests finish, wakes readers that wait, and closes the logs. What was accepted
+    /// is stored and answered. Takes at most `shutdown_timeout`, and a little more where closing the logs needs it.
+    ///
+    /// # Errors
+    /// When the logs could not be closed cleanly; the next start recovers.
+    pub async fn shutdown(mut self) -> Result<(), ShutdownError> {
+        let deadline = Instant::now() + self.shutdown_timeout;
+        self.phase.send_replace(Phase::Draining);
+        // Its listener goes with it.
+        let _ = (&mut self.accepting).await;
+        // An engine that cannot be opened has nothing to close; the error was the caller's to look at.
+        let _ = self.opened().await;
+        let grace = GRACE.min(self.shutdown_timeout / 4);
+        let _ = timeout(grace, self.drained()).await;
+        let closing = self.state.engine().ok().cloned().map(|engine| tokio::spawn(async move { engine.close().await }));
+        let _ = timeout_at(deadline, self.drained()).await;
+        self.phase.send_replace(Phase::Aborting);
+        self.drained().await;
+        let Some(closing) = closing else { return Ok(()) };
+        let until = deadline.max(Instant::now() + CLOSE_AT_LEAST);
+        let closed = timeout_at(until, closing).await.map_err(|_| ShutdownError::TimedOut)?;
+        Ok(closed.unwrap_or_else(|gone| std::panic::resume_unwind(gone.into_panic()))?)
+    }
+
+    /// Returns when no connection is left.
+    async fn drained(&self) {
+        let all = self.permits.acquire_many(self.connections_max).await;
+        drop(all.expect("the semaphore is never closed"));
+    }
+}
+
+fn connections_max(options: &ServeOptions) -> Result<u32, StartError> {
+    let most = options.max_connections;
+    u32::try_from(most).ok().filter(|most| *most > 0 && (*most as usize) <= Semaphore::MAX_PERMITS).ok_or_else(|| {
+        StartError::option("--max-connections", &most.to_string(), "is not a number of connections from 1 on")
+    })
+}
+
+fn lock(dir: &Path) -> Result<File, StartError> {
+    let path = || dir.display().to_string();
+    let data_dir = |source| StartError::DataDir { path: path(), source };
+    std::fs::create_dir_all(dir).map_err(data_dir)?;
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK_FILE));
+    let file = opened.map_err(data_dir)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse { path: path() }),
+        Err(TryLockError::Error(source)) => Err(data_dir(source)),
+    }
+}
+
+/// Takes as many file descriptors as the system allows without asking: every connection and segment needs one.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+}

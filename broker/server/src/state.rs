@@ -1,0 +1,102 @@
+//! What every handler shares: the engine once it is open, the limits, the numbers.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use levada_api::{ErrorCode, Problem};
+use levada_engine::{Engine, Health};
+use levada_model::Principal;
+
+use crate::metrics::Metrics;
+use crate::refusal::Refusal;
+
+/// Limits on bodies, from the options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    /// Largest body after decompression.
+    pub(crate) bytes_max: usize,
+    /// Longest wait for the next piece of a body.
+    pub(crate) timeout: Duration,
+}
+
+/// The shared state; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AppState(Arc<Shared>);
+
+struct Shared {
+    engine: OnceLock<Engine>,
+    limits: BodyLimits,
+    metrics: Metrics,
+    address: String,
+    heartbeat: Duration,
+}
+
+impl AppState {
+    pub(crate) fn new(limits: BodyLimits, address: String, heartbeat: Duration) -> Self {
+        Self(Arc::new(Shared { engine: OnceLock::new(), limits, metrics: Metrics::new(), address, heartbeat }))
+    }
+
+    /// Puts the opened engine in its place; done once.
+    pub(crate) fn open(&self, engine: Engine) {
+        assert!(self.0.engine.set(engine).is_ok(), "the engine is opened once");
+    }
+
+    /// The engine, or 503 while it opens.
+    pub(crate) fn engine(&self) -> Result<&Engine, Problem> {
+        self.0.engine.get().ok_or_else(|| {
+            Problem::new(ErrorCode::Starting, "the broker is recovering its logs; /readyz tells when it is done")
+        })
+    }
+
+    /// The engine once it takes writes, or why it does not.
+    pub(crate) fn ready(&self) -> Result<&Engine, Problem> {
+        let engine = self.engine()?;
+        match engine.health() {
+            Health::Serving => Ok(engine),
+            Health::Fenced { reason } => Err(Problem::new(ErrorCode::LogFenced, reason)),
+            Health::Closing => Err(Problem::new(ErrorCode::ShuttingDown, "the broker is shutting down")),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> BodyLimits {
+        self.0.limits
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// How often an event stream says that it is there.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.0.heartbeat
+    }
+
+    /// The address that the broker listens on.
+    pub(crate) fn address(&self) -> &str {
+        &self.0.address
+    }
+}
+
+/// Extracts the open engine; 503 `starting` while it opens.
+pub(crate) struct OpenEngine(pub(crate) Engine);
+
+impl FromRequestParts<AppState> for OpenEngine {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(_: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        Ok(Self(state.engine()?.clone()))
+    }
+}
+
+/// Extracts who asks. Everyone is anonymous until there are tokens.
+pub(crate) struct Caller(pub(crate) Principal);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(_: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(Principal::anonymous()))
+    }
+}
