@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use levada_engine::{
@@ -59,6 +59,15 @@ impl Bench {
 
     pub(crate) fn open(&self) -> Engine {
         Engine::open(self.options()).expect("the engine opens")
+    }
+}
+
+/// Comes back when something holds, which must come in the end.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < LONG, "it never came that {what}");
+        tokio::task::yield_now().await;
     }
 }
 
@@ -142,12 +151,22 @@ pub(crate) fn values(fetched: &Fetched) -> Vec<(u64, String)> {
 }
 
 /// Everything in a partition from an offset on.
-pub(crate) async fn all(engine: &Engine, topic: &str, partition: u32, mut from: u64) -> Vec<(u64, String)> {
+pub(crate) async fn all(engine: &Engine, topic: &str, partition: u32, from: u64) -> Vec<(u64, String)> {
+    try_all(engine, topic, partition, from).await.expect("a read")
+}
+
+/// Everything in a partition from an offset on, if it can be read.
+pub(crate) async fn try_all(
+    engine: &Engine,
+    topic: &str,
+    partition: u32,
+    mut from: u64,
+) -> Result<Vec<(u64, String)>, FetchError> {
     let mut found = Vec::new();
     loop {
-        let fetched = fetch(engine, topic, partition, From::Offset(Offset(from))).await.expect("a read");
+        let fetched = fetch(engine, topic, partition, From::Offset(Offset(from))).await?;
         if fetched.next_offset == Offset(from) {
-            return found;
+            return Ok(found);
         }
         found.extend(values(&fetched));
         from = fetched.next_offset.0;
