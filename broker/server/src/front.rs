@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use levada_api::{ErrorCode, Problem};
+use tower::util::BoxCloneSyncService;
 use tower::util::ServiceExt;
 use tower::{Layer, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Cors, CorsLayer};
-use tower::util::BoxCloneSyncService;
 use uuid::Uuid;
 
 use crate::AppState;
