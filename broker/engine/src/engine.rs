@@ -2,11 +2,25 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use levada_log::{Storage, StorageError};
-use levada_model::{Authorizer, Clock, ClusterId, NodeId};
+use levada_model::{Authorizer, Clock, ClusterId, NodeId, Operation, Principal, Resource};
+use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::sync::Notify;
+
+use crate::catalog::Catalog;
+use crate::directory::{Directory, LogThreads};
+use crate::groups::Groups;
+use crate::metadata::{Metadata, RedbMetadata};
+use crate::partition::blocking;
+use crate::producer_ids::ProducerIds;
+use crate::{maintenance, start};
+
+/// The only node there is.
+pub(crate) const NODE: NodeId = NodeId(1);
 
 /// What an engine is made of.
 pub struct EngineOptions {
@@ -52,6 +66,8 @@ pub struct Stats {
     pub partitions: u64,
     /// Bytes of all log segments.
     pub log_bytes: u64,
+    /// Appends that wait for their partition's owner.
+    pub waiting_appends: u64,
     /// Records appended.
     pub appended_records: u64,
     /// Bytes of batches appended.
@@ -102,7 +118,28 @@ pub struct CloseError(pub String);
 
 /// A handle to the engine; cheap to clone.
 #[derive(Clone)]
-pub struct Engine {}
+pub struct Engine {
+    pub(crate) core: Arc<Core>,
+}
+
+/// What the handles share. When the last one is dropped without a close, the next start recovers.
+pub(crate) struct Core {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) metadata: Box<dyn Metadata>,
+    pub(crate) catalog: Catalog,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) auto_create_topics: bool,
+    pub(crate) producer_ids: ProducerIds,
+    pub(crate) groups: Groups,
+    /// Held by whoever changes topics.
+    pub(crate) changes: Mutex<()>,
+    data_dir: PathBuf,
+    closing: AtomicBool,
+    closed: tokio::sync::Mutex<bool>,
+    /// Ends the maintenance task.
+    stop: Arc<Notify>,
+    log_threads: Mutex<Option<LogThreads>>,
+}
 
 impl Engine {
     /// Opens what lies in the data directory (or starts a new one) and recovers it. Blocks; needs a Tokio runtime around
@@ -111,32 +148,88 @@ impl Engine {
     /// # Errors
     /// When something there needs a person; nothing is changed then.
     pub fn open(options: EngineOptions) -> Result<Self, OpenError> {
-        let _ = options;
-        todo!()
+        let directory = Arc::new(Directory::new(&options));
+        let start = start::prepare(&*options.storage, &options.data_dir, &directory)?;
+        let metadata = RedbMetadata::open(&*options.storage, &options.data_dir, start.may_be_new)?;
+        let catalog = start::open_topics(&directory, &metadata, &start)?;
+        let log_threads = directory.start();
+        let core = Arc::new(Core {
+            producer_ids: ProducerIds::new(metadata.image().next_producer_id),
+            directory,
+            metadata: Box::new(metadata),
+            catalog,
+            authorizer: options.authorizer,
+            auto_create_topics: options.auto_create_topics,
+            groups: Groups::default(),
+            changes: Mutex::new(()),
+            data_dir: options.data_dir,
+            closing: AtomicBool::new(false),
+            closed: tokio::sync::Mutex::new(false),
+            stop: Arc::new(Notify::new()),
+            log_threads: Mutex::new(Some(log_threads)),
+        });
+        maintenance::start(&core, options.maintenance_interval, core.stop.clone());
+        Ok(Self { core })
     }
 
     /// Whether writes are taken.
     #[must_use]
     pub fn health(&self) -> Health {
-        todo!()
+        if self.core.is_closing() {
+            return Health::Closing;
+        }
+        match self.core.directory.fenced() {
+            Some(reason) => Health::Fenced { reason: reason.to_owned() },
+            None => Health::Serving,
+        }
     }
 
     /// Numbers for the metrics page.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        todo!()
+        let counters = self.core.directory.counters();
+        let topics = self.core.catalog.topics();
+        let mut stats = Stats {
+            topics: topics.len() as u64,
+            appended_records: counters.appended_records.get(),
+            appended_bytes: counters.appended_bytes.get(),
+            groups_written: counters.groups_written.get(),
+            syncs: counters.syncs.get(),
+            duplicates: counters.duplicates.get(),
+            read_bytes: counters.read_bytes.get(),
+            tail_cache_hits: counters.tail_cache_hits.get(),
+            file_reads: counters.file_reads.get(),
+            tail_cache_bytes: self.core.directory.tail_budget().used_bytes() as u64,
+            segments_removed: counters.segments_removed.get(),
+            ..Stats::default()
+        };
+        for topic in topics.iter() {
+            for partition in topic.state().partitions() {
+                stats.partitions += 1;
+                stats.waiting_appends += partition.waiting_appends() as u64;
+                stats.log_bytes += partition.size_bytes();
+                stats.damaged_ranges += partition.reader().damage().len() as u64;
+            }
+        }
+        stats
     }
 
     /// The cluster's identity.
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
-        todo!()
+        self.core.metadata.image().cluster_id
     }
 
     /// This node.
     #[must_use]
     pub fn node_id(&self) -> NodeId {
-        todo!()
+        NODE
+    }
+
+    /// Looks after retention, age rolls, checkpoints and retiring partitions now, as the maintenance task does at every
+    /// interval. Blocks.
+    pub fn run_maintenance(&self) {
+        maintenance::run(&self.core);
     }
 
     /// Refuses new appends, writes and syncs what was accepted, answers it, wakes waiting readers, closes every log and
@@ -145,6 +238,61 @@ impl Engine {
     /// # Errors
     /// When a log could not be closed; the next start recovers.
     pub async fn close(&self) -> Result<(), CloseError> {
-        todo!()
+        let mut closed = self.core.closed.lock().await;
+        if *closed {
+            return Ok(());
+        }
+        let core = self.core.clone();
+        let result = blocking(move || core.close()).await;
+        *closed = true;
+        result
+    }
+}
+
+impl Core {
+    /// Whether the engine is closing or closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Asks the authorizer.
+    pub(crate) fn authorize(
+        &self,
+        who: &Principal,
+        operation: Operation,
+        resource: Resource<'_>,
+    ) -> Result<(), levada_model::Denied> {
+        self.authorizer.authorize(who, operation, resource)
+    }
+
+    fn close(&self) -> Result<(), CloseError> {
+        self.closing.store(true, Ordering::Release);
+        self.stop.notify_one();
+        // No topic comes or goes from here on, since changes are refused while closing.
+        let _changes = self.changes.lock();
+        let topics = self.catalog.topics();
+        let partitions: Vec<_> =
+            topics.iter().flat_map(|topic| topic.state().partitions().cloned().collect::<Vec<_>>()).collect();
+        if let Some(threads) = &*self.log_threads.lock() {
+            threads.hurry();
+        }
+        partitions.iter().for_each(|partition| partition.shut());
+        topics.iter().for_each(|topic| topic.wake_all());
+        drop(self.log_threads.lock().take());
+        if let Some(reason) = self.directory.fenced() {
+            return Err(CloseError(reason.to_owned()));
+        }
+        let results = start::in_parallel(partitions, |partition| partition.close());
+        if let Some(error) = results.into_iter().find_map(Result::err) {
+            return Err(CloseError(error.to_string()));
+        }
+        start::leave_clean_marker(&**self.directory.storage(), &self.data_dir)
+            .map_err(|error| CloseError(error.to_string()))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.stop.notify_one();
     }
 }

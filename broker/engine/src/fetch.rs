@@ -1,13 +1,19 @@
 //! Records on their way out: one read for everyone, with waiters, bounded by the high watermark or the last stable
 //! offset.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use levada_log::{Batch, Damage, RecordRef, RecordsError, StorageError};
-use levada_model::{Denied, LeaderEpoch, Offset, PartitionIndex, Principal, Timestamp, TopicId, TopicName};
+use levada_log::{Batch, Damage, ReadChunk, ReadError, RecordRef, RecordsError, StorageError};
+use levada_model::{Denied, LeaderEpoch, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName};
 use thiserror::Error;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::Engine;
+use crate::catalog::Topic;
+use crate::engine::Core;
+use crate::partition::{Bound, Partition, blocking};
 
 /// Where a read begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +84,35 @@ pub struct Fetched {
 impl Fetched {
     /// The records that count, in order: from `from` on, at most `max_records`, without control records.
     pub fn records(&self) -> impl Iterator<Item = Result<RecordRef, RecordsError>> + '_ {
-        std::iter::empty()
+        let data = self.batches.iter().filter(|batch| !batch.header().is_control());
+        let all = data.flat_map(|batch| match batch.records() {
+            Ok(records) => Either::Records(records),
+            Err(error) => Either::Error(Some(error)),
+        });
+        let counts = |record: &Result<RecordRef, _>| record.as_ref().map_or(true, |record| record.offset >= self.from);
+        all.filter(counts).take(self.max_records)
+    }
+
+    /// Whether it brings neither a record nor word of a gap.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.gaps.is_empty()
+    }
+}
+
+/// The records of a batch, or why there are none.
+enum Either<I> {
+    Records(I),
+    Error(Option<RecordsError>),
+}
+
+impl<I: Iterator<Item = Result<RecordRef, RecordsError>>> Iterator for Either<I> {
+    type Item = Result<RecordRef, RecordsError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Records(records) => records.next(),
+            Self::Error(error) => error.take().map(Err),
+        }
     }
 }
 
@@ -133,24 +167,6 @@ pub enum FetchError {
     Closing,
 }
 
-/// A position in every partition of a topic: what a cursor holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Positions {
-    /// Which topic.
-    pub topic_id: TopicId,
-    /// Next offset to read, by partition.
-    pub next: Vec<(PartitionIndex, Offset)>,
-}
-
-/// Where a reader of a whole topic begins.
-#[derive(Clone, Debug)]
-pub enum TopicStart {
-    /// The same place in every partition.
-    From(From),
-    /// Where an earlier reader stopped; partitions that are new since begin at their start.
-    Positions(Positions),
-}
-
 /// A partition's answer to a look-up by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOffset {
@@ -160,39 +176,6 @@ pub struct TimeOffset {
     pub offset: Offset,
     /// That record's time, where there is one.
     pub timestamp: Option<Timestamp>,
-}
-
-/// What a step of a topic reader gave: reads of those partitions that had something.
-#[derive(Clone, Debug, Default)]
-pub struct TopicChunk {
-    /// One read a partition, none of them empty of both records and gaps.
-    pub parts: Vec<Fetched>,
-}
-
-/// Reads a whole topic, partition by partition in turn; sees partitions that are added.
-pub struct TopicReader {}
-
-impl TopicReader {
-    /// Reads on; waits at most `wait` for something (then the chunk is empty). Positions move over what is returned.
-    /// A position below a log start that moved meanwhile is reported as a gap and moves up.
-    ///
-    /// # Errors
-    /// See [`FetchError`].
-    pub async fn next(
-        &mut self,
-        max_records: usize,
-        max_bytes: usize,
-        wait: Duration,
-    ) -> Result<TopicChunk, FetchError> {
-        let _ = (max_records, max_bytes, wait);
-        todo!()
-    }
-
-    /// Where it stands, behind everything that was returned.
-    #[must_use]
-    pub fn positions(&self) -> Positions {
-        todo!()
-    }
 }
 
 impl Engine {
@@ -207,23 +190,32 @@ impl Engine {
         partition: PartitionIndex,
         request: FetchRequest,
     ) -> Result<Fetched, FetchError> {
-        let _ = (who, topic, partition, request);
-        todo!()
-    }
-
-    /// A reader of all partitions.
-    ///
-    /// # Errors
-    /// See [`FetchError`]; also when a position is out of range.
-    pub async fn topic_reader(
-        &self,
-        who: &Principal,
-        topic: &TopicName,
-        start: TopicStart,
-        isolation: Isolation,
-    ) -> Result<TopicReader, FetchError> {
-        let _ = (who, topic, start, isolation);
-        todo!()
+        let topic = self.readable(who, topic)?;
+        let missing = || FetchError::NoPartition { topic: topic.name().clone(), partition };
+        let partition = topic.state().partition(partition).cloned().ok_or_else(missing)?;
+        let reading = Reading { core: &self.core, topic: &topic, partition: &partition, isolation: request.isolation };
+        let mut from = reading.resolve(request.from).await?;
+        // A number that was asked for must be there; a place that was looked up moves with the log start.
+        let exact = matches!(request.from, From::Offset(_));
+        let max_records = request.max_records.max(1);
+        let deadline = Deadline::new(request.wait);
+        let reader = Arc::new(Notify::new());
+        loop {
+            match reading.read(from, max_records, request.max_bytes).await {
+                Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
+                Err(error) => return Err(error),
+                Ok(fetched) if !fetched.is_empty() => return Ok(fetched),
+                // All that was there does not count; what comes behind it may.
+                Ok(fetched) if fetched.next_offset > from => from = fetched.next_offset,
+                Ok(fetched) => {
+                    let _waiter = partition.waiters().register(bound_of(request.isolation), from, &reader);
+                    let more = partition.bound(request.isolation) > from || reading.gone().is_some();
+                    if !more && !deadline.wait(&reader).await {
+                        return Ok(fetched);
+                    }
+                }
+            }
+        }
     }
 
     /// The offsets of a time, in every partition.
@@ -236,7 +228,166 @@ impl Engine {
         topic: &TopicName,
         time: Timestamp,
     ) -> Result<Vec<TimeOffset>, FetchError> {
-        let _ = (who, topic, time);
-        todo!()
+        let topic = self.readable(who, topic)?;
+        let state = topic.state_full();
+        let mut offsets = Vec::with_capacity(state.partitions.len());
+        for partition in state.partitions() {
+            let found = offset_for_time(partition, time, partition.last_stable_offset()).await?;
+            offsets.push(TimeOffset {
+                partition: partition.index(),
+                offset: found.map_or(partition.last_stable_offset(), |(offset, _)| offset),
+                timestamp: found.map(|(_, timestamp)| timestamp),
+            });
+        }
+        Ok(offsets)
+    }
+
+    /// The topic, if `who` may read it.
+    pub(crate) fn readable(&self, who: &Principal, name: &TopicName) -> Result<Arc<Topic>, FetchError> {
+        self.core.authorize(who, Operation::Read, Resource::Topic(name))?;
+        if self.core.is_closing() {
+            return Err(FetchError::Closing);
+        }
+        self.core.catalog.get(name).ok_or_else(|| FetchError::NotFound(name.clone()))
+    }
+}
+
+/// One reader's look at one partition.
+pub(crate) struct Reading<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) topic: &'a Topic,
+    pub(crate) partition: &'a Arc<Partition>,
+    pub(crate) isolation: Isolation,
+}
+
+impl Reading<'_> {
+    /// The offset of a place, within what there is now.
+    pub(crate) async fn resolve(&self, from: From) -> Result<Offset, FetchError> {
+        let end = self.partition.bound(self.isolation);
+        let log_start = self.partition.log_start();
+        Ok(match from {
+            From::Offset(offset) => offset,
+            From::Earliest => log_start,
+            From::Latest => end,
+            From::Tail(count) => Offset(end.0.saturating_sub(count)).max(log_start),
+            From::Time(time) => offset_for_time(self.partition, time, end).await?.map_or(end, |(offset, _)| offset),
+        })
+    }
+
+    /// What there is from an offset on, now.
+    pub(crate) async fn read(&self, from: Offset, max_records: usize, max_bytes: usize) -> Result<Fetched, FetchError> {
+        if let Some(gone) = self.gone() {
+            return Err(gone);
+        }
+        let (partition, bound) = (self.partition, self.partition.bound(self.isolation));
+        let high_watermark = partition.high_watermark();
+        if from > high_watermark {
+            return Err(FetchError::BeyondEnd { partition: partition.index(), requested: from, high_watermark });
+        }
+        let chunk = if from < bound {
+            partition.read(from, max_bytes, bound).await
+        } else if from < partition.log_start() {
+            Err(ReadError::BelowStart { requested: from, log_start: partition.log_start() })
+        } else {
+            Ok(ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from })
+        };
+        match chunk {
+            Ok(chunk) => Ok(self.fetched(from, max_records, chunk)),
+            Err(ReadError::BelowStart { requested, log_start }) => {
+                Err(FetchError::BelowStart { partition: partition.index(), requested, log_start_offset: log_start })
+            }
+            Err(ReadError::BeyondEnd { requested, end }) => {
+                Err(FetchError::BeyondEnd { partition: partition.index(), requested, high_watermark: end })
+            }
+            // A file that fails may be that of a topic that was deleted meanwhile.
+            Err(ReadError::Storage(error)) => Err(self.gone().unwrap_or(FetchError::Storage(error))),
+        }
+    }
+
+    /// Why a reader that holds the topic reads no more.
+    pub(crate) fn gone(&self) -> Option<FetchError> {
+        if self.topic.is_deleted() {
+            return Some(FetchError::NotFound(self.topic.name().clone()));
+        }
+        self.core.is_closing().then_some(FetchError::Closing)
+    }
+
+    fn fetched(&self, from: Offset, max_records: usize, chunk: ReadChunk) -> Fetched {
+        let (batches, next_offset) = keep_records(chunk.batches, from, max_records, chunk.next_offset);
+        let gaps = chunk.gaps.into_iter().filter(|gap| gap.from < next_offset).collect();
+        Fetched {
+            partition: self.partition.index(),
+            batches,
+            from,
+            max_records,
+            gaps,
+            next_offset,
+            high_watermark: self.partition.high_watermark(),
+            last_stable_offset: self.partition.last_stable_offset(),
+            log_start_offset: self.partition.log_start(),
+            leader_epoch: self.partition.leader_epoch(),
+        }
+    }
+}
+
+/// The batches that hold the first `max_records` records from `from` on, and the offset behind these.
+fn keep_records(batches: Vec<Batch>, from: Offset, max_records: usize, end: Offset) -> (Vec<Batch>, Offset) {
+    let mut kept = Vec::with_capacity(batches.len());
+    let mut left = max_records as u64;
+    for batch in batches {
+        if left == 0 {
+            return (kept, batch.header().base_offset.max(from));
+        }
+        let first = batch.header().base_offset.max(from);
+        let next = batch.header().next_offset();
+        let count = if batch.header().is_control() { 0 } else { next.0 - first.0 };
+        kept.push(batch);
+        if count > left {
+            return (kept, first.advance(left));
+        }
+        left -= count;
+    }
+    (kept, end)
+}
+
+/// The first record of a time or later below `bound`. Reads files, so it runs on a thread that may block.
+async fn offset_for_time(
+    partition: &Partition,
+    time: Timestamp,
+    bound: Offset,
+) -> Result<Option<(Offset, Timestamp)>, FetchError> {
+    let reader = partition.reader().clone();
+    match blocking(move || reader.offset_for_time(time, bound)).await {
+        Ok(found) => Ok(found),
+        Err(ReadError::Storage(error)) => Err(error.into()),
+        Err(ReadError::BelowStart { .. } | ReadError::BeyondEnd { .. }) => Ok(None),
+    }
+}
+
+/// The mark that bounds a reader of this isolation.
+pub(crate) fn bound_of(isolation: Isolation) -> Bound {
+    match isolation {
+        Isolation::ReadCommitted => Bound::LastStable,
+        Isolation::ReadUncommitted => Bound::HighWatermark,
+    }
+}
+
+/// When a reader stops waiting; none when it never does.
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn new(wait: Duration) -> Self {
+        Self(Instant::now().checked_add(wait))
+    }
+
+    /// Waits to be notified; false when the time is over.
+    pub(crate) async fn wait(&self, reader: &Notify) -> bool {
+        match self.0 {
+            Some(deadline) => timeout_at(deadline, reader.notified()).await.is_ok(),
+            None => {
+                reader.notified().await;
+                true
+            }
+        }
     }
 }

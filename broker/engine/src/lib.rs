@@ -3,20 +3,28 @@
 //! Every call names its [`Principal`](levada_model::Principal) and asks the authorizer. Not here: HTTP, wire types, and
 //! WebAssembly (modules come in through the traits of `levada_extension`).
 
+mod catalog;
+mod counters;
+mod directory;
 mod engine;
 mod fetch;
 mod groups;
+mod maintenance;
+mod metadata;
+mod partition;
 mod produce;
+mod producer_ids;
+mod start;
+mod topic_reader;
 mod topics;
 
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
-pub use fetch::{
-    FetchError, FetchRequest, Fetched, From, Isolation, Positions, TimeOffset, TopicChunk, TopicReader, TopicStart,
-};
+pub use fetch::{FetchError, FetchRequest, Fetched, From, Isolation, TimeOffset};
 pub use groups::{CommittedOffset, GroupError, OffsetCommit};
 pub use produce::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
 };
+pub use topic_reader::{Positions, TopicChunk, TopicReader, TopicStart};
 pub use topics::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
 };

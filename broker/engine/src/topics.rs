@@ -1,12 +1,23 @@
 //! Topics as users see them: create, list, describe, alter, delete, truncate. Each change is a command to the metadata.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use levada_model::{ConfigError, Denied, LeaderEpoch, NodeId, Offset, PartitionIndex, Principal, TopicId, TopicName};
+use levada_model::{
+    ConfigError, ConfigKey, Denied, LeaderEpoch, NodeId, Offset, Operation, PartitionIndex, Principal, Resource,
+    TopicConfig, TopicId, TopicName, limits,
+};
+use parking_lot::MutexGuard;
 use serde_json::Value;
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::Engine;
+use crate::catalog::{Topic, TopicState};
+use crate::engine::{Core, NODE};
+use crate::metadata::{Applied, Command, MetadataError, Refusal, Stage, TopicImage};
+use crate::partition::{Partition, blocking};
+use crate::start;
 
 /// A topic to be.
 #[derive(Clone, Debug)]
@@ -172,11 +183,17 @@ impl Engine {
     /// # Errors
     /// See [`TopicError`].
     pub async fn create_topic(&self, who: &Principal, new: CreateTopic) -> Result<TopicDescription, TopicError> {
-        let _ = (who, new);
-        todo!()
+        self.core.authorize(who, Operation::Create, Resource::Topic(&new.name))?;
+        if new.name.is_internal() {
+            return Err(TopicError::Reserved(new.name));
+        }
+        let core = self.core.clone();
+        let topic = blocking(move || core.create_topic(new)).await?;
+        Ok(describe(&topic))
     }
 
-    /// At most `limit` topics whose names come after `after`. Internal topics are among them, marked.
+    /// At most `limit` topics whose names come after `after`. Internal topics are among them, marked; those that `who`
+    /// may not see are left out.
     ///
     /// # Errors
     /// See [`TopicError`].
@@ -186,8 +203,13 @@ impl Engine {
         after: Option<&TopicName>,
         limit: usize,
     ) -> Result<TopicPage, TopicError> {
-        let _ = (who, after, limit);
-        todo!()
+        let all = self.core.catalog.topics();
+        let visible =
+            |topic: &&Arc<Topic>| self.core.authorize(who, Operation::Describe, Resource::Topic(topic.name())).is_ok();
+        let mut rest = all.after(after).filter(visible);
+        let topics: Vec<_> = rest.by_ref().take(limit).map(|topic| describe(topic)).collect();
+        let next_after = rest.next().and(topics.last()).map(|last| last.name.clone());
+        Ok(TopicPage { topics, next_after })
     }
 
     /// A topic as it is.
@@ -195,8 +217,9 @@ impl Engine {
     /// # Errors
     /// See [`TopicError`].
     pub fn describe_topic(&self, who: &Principal, name: &TopicName) -> Result<TopicDescription, TopicError> {
-        let _ = (who, name);
-        todo!()
+        self.core.authorize(who, Operation::Describe, Resource::Topic(name))?;
+        let topic = self.core.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
+        Ok(describe(&topic))
     }
 
     /// Changes a topic, durably.
@@ -209,8 +232,11 @@ impl Engine {
         name: &TopicName,
         change: AlterTopic,
     ) -> Result<TopicDescription, TopicError> {
-        let _ = (who, name, change);
-        todo!()
+        self.core.authorize(who, Operation::Alter, Resource::Topic(name))?;
+        refuse_internal(name)?;
+        let (core, name) = (self.core.clone(), name.clone());
+        let topic = blocking(move || core.alter_topic(&name, change)).await?;
+        Ok(describe(&topic))
     }
 
     /// Deletes a topic with all its records.
@@ -218,8 +244,10 @@ impl Engine {
     /// # Errors
     /// See [`TopicError`].
     pub async fn delete_topic(&self, who: &Principal, name: &TopicName) -> Result<(), TopicError> {
-        let _ = (who, name);
-        todo!()
+        self.core.authorize(who, Operation::Delete, Resource::Topic(name))?;
+        refuse_internal(name)?;
+        let (core, name) = (self.core.clone(), name.clone());
+        blocking(move || core.delete_topic(&name)).await
     }
 
     /// Moves log starts up: records before the named offsets are gone for good.
@@ -232,7 +260,235 @@ impl Engine {
         name: &TopicName,
         offsets: Vec<(PartitionIndex, Offset)>,
     ) -> Result<Vec<Truncated>, TopicError> {
-        let _ = (who, name, offsets);
-        todo!()
+        self.core.authorize(who, Operation::Alter, Resource::Topic(name))?;
+        refuse_internal(name)?;
+        let (core, name) = (self.core.clone(), name.clone());
+        blocking(move || core.truncate_topic(&name, &offsets)).await
+    }
+}
+
+impl Core {
+    /// Creates a topic, also one of the broker's own.
+    pub(crate) fn create_topic(&self, new: CreateTopic) -> Result<Arc<Topic>, TopicError> {
+        let CreateTopic { name, partitions, config: set } = new;
+        let config = TopicConfig::new(&set)?;
+        let _changes = self.begin_change()?;
+        let id = TopicId(Uuid::new_v4());
+        let image = self.propose_topic(&Command::CreateTopic { name: name.clone(), id, partitions, config: set })?;
+        let opened =
+            start::make_topic_dir(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
+                let specs = start::specs(&image, &config, 0, false).collect();
+                start::in_parallel(specs, |spec| Partition::open(&self.directory, &spec)).into_iter().collect()
+            });
+        let partitions: Vec<_> = match opened {
+            Ok(partitions) => partitions,
+            Err(error) => {
+                // What could not be made is taken back; if that fails too, the next start makes it.
+                drop(self.metadata.propose(&Command::DeleteTopic { name }));
+                return Err(self.fenced(&error));
+            }
+        };
+        let topic = start::running(&name, &image, config, partitions.into_iter().map(Some).collect());
+        self.catalog.insert(topic.clone());
+        Ok(topic)
+    }
+
+    fn alter_topic(&self, name: &TopicName, change: AlterTopic) -> Result<Arc<Topic>, TopicError> {
+        let _changes = self.begin_change()?;
+        let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
+        let mut set = topic.state().image.config.clone();
+        for (setting, value) in &change.config {
+            match value {
+                Some(value) => set.insert(setting.clone(), value.clone()),
+                None => set.remove(setting),
+            };
+        }
+        let config = TopicConfig::new(&set)?;
+        check_names(change.config.keys())?;
+        let image = self.propose_topic(&Command::AlterTopic {
+            name: name.clone(),
+            if_version: change.if_version,
+            partitions: change.partitions,
+            config: change.config,
+        })?;
+        self.apply_image(&topic, image, config)?;
+        self.drop_empty(&topic)?;
+        Ok(topic)
+    }
+
+    /// Makes what runs what metadata says.
+    fn apply_image(&self, topic: &Topic, image: Arc<TopicImage>, config: TopicConfig) -> Result<(), TopicError> {
+        let old = topic.state_full();
+        let running = |index: u32| old.partition(PartitionIndex(index)).cloned();
+        let missing = start::specs(&image, &config, 0, false).filter(|spec| running(spec.index.0).is_none()).collect();
+        let opened: Result<Vec<_>, _> =
+            start::in_parallel(missing, |spec| Partition::open(&self.directory, &spec)).into_iter().collect();
+        let mut opened = opened.map_err(|error| self.fenced(&error))?.into_iter();
+        let mut partitions = Vec::with_capacity(image.partitions.len());
+        for (slot, index) in image.partitions.iter().zip(0..) {
+            let partition = match (slot.stage, running(index)) {
+                (Stage::Dropped, _) => None,
+                (_, None) => opened.next(),
+                (stage, Some(partition)) => {
+                    let retiring = stage == Stage::Retiring;
+                    let changed = partition.reconfigure(&config, retiring, slot.leader_epoch);
+                    changed.map_err(|error| self.fenced(&error))?;
+                    Some(partition)
+                }
+            };
+            partitions.push(partition);
+        }
+        topic.set_state(TopicState::new(image, config, partitions));
+        Ok(())
+    }
+
+    /// Drops those retiring partitions that hold nothing. The caller holds `changes`.
+    pub(crate) fn drop_empty(&self, topic: &Topic) -> Result<(), TopicError> {
+        let state = topic.state_full();
+        let retiring = state.partitions().filter(|partition| partition.index().0 >= state.active_count);
+        let empty: Vec<_> = retiring
+            .filter(|partition| {
+                partition.shut();
+                partition.log_start() == partition.high_watermark()
+            })
+            .cloned()
+            .collect();
+        if empty.is_empty() || self.directory.fenced().is_some() {
+            return Ok(());
+        }
+        let ends = empty.iter().map(|partition| (partition.index(), partition.high_watermark())).collect();
+        let image = self.propose_topic(&Command::DropPartitions { name: topic.name().clone(), ends })?;
+        self.apply_image(topic, image, state.config.clone())?;
+        for partition in empty {
+            partition.abandon();
+            let removed = start::remove_dir(&**self.directory.storage(), partition.path());
+            removed.map_err(|error| self.fenced(&error))?;
+        }
+        Ok(())
+    }
+
+    fn delete_topic(&self, name: &TopicName) -> Result<(), TopicError> {
+        let _changes = self.begin_change()?;
+        let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
+        self.propose(&Command::DeleteTopic { name: name.clone() })?;
+        topic.mark_deleted();
+        self.catalog.remove(&topic);
+        for partition in topic.state().partitions() {
+            partition.shut();
+            partition.abandon();
+        }
+        topic.wake_all();
+        match start::remove_dir(&**self.directory.storage(), &self.directory.topic_dir(topic.id())) {
+            Ok(()) => {
+                self.propose(&Command::ForgetDeletion { id: topic.id() })?;
+            }
+            Err(error) => tracing::warn!(topic = %name, %error, "its directory stays until the next start"),
+        }
+        Ok(())
+    }
+
+    fn truncate_topic(
+        &self,
+        name: &TopicName,
+        offsets: &[(PartitionIndex, Offset)],
+    ) -> Result<Vec<Truncated>, TopicError> {
+        let _changes = self.begin_change()?;
+        let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
+        let state = topic.state();
+        let mut wanted = Vec::with_capacity(offsets.len());
+        for (place, (index, before)) in offsets.iter().enumerate() {
+            let missing = || TopicError::NoPartition { topic: name.clone(), partition: *index };
+            let partition = state.partition(*index).ok_or_else(missing)?;
+            if offsets[..place].iter().any(|(other, _)| other == index) {
+                return Err(TopicError::Repeated(*index));
+            }
+            let high_watermark = partition.high_watermark();
+            if *before > high_watermark {
+                return Err(TopicError::BeyondEnd { partition: *index, before: *before, high_watermark });
+            }
+            wanted.push((partition, *before));
+        }
+        let truncated = wanted.into_iter().map(|(partition, before)| {
+            let log_start_offset = partition.truncate_front(before).map_err(|error| self.fenced(&error))?;
+            Ok(Truncated { partition: partition.index(), log_start_offset })
+        });
+        truncated.collect()
+    }
+
+    /// Waits for its turn to change topics.
+    pub(crate) fn begin_change(&self) -> Result<MutexGuard<'_, ()>, TopicError> {
+        let changes = self.changes.lock();
+        if self.is_closing() {
+            return Err(TopicError::Unavailable("the engine is closing".to_owned()));
+        }
+        match self.directory.fenced() {
+            Some(reason) => Err(TopicError::Unavailable(reason.to_owned())),
+            None => Ok(changes),
+        }
+    }
+
+    fn propose_topic(&self, command: &Command) -> Result<Arc<TopicImage>, TopicError> {
+        match self.propose(command)? {
+            Applied::Topic(image) => Ok(image),
+            other => unreachable!("a change of a topic answers with the topic, not {other:?}"),
+        }
+    }
+
+    fn propose(&self, command: &Command) -> Result<Applied, TopicError> {
+        self.metadata.propose(command).map_err(|error| match error {
+            MetadataError::Refused(Refusal::Exists(name)) => TopicError::Exists(name),
+            MetadataError::Refused(Refusal::NotFound(name)) => TopicError::NotFound(name),
+            MetadataError::Refused(Refusal::VersionMismatch { name, version }) => {
+                TopicError::VersionMismatch { name, version }
+            }
+            MetadataError::Refused(Refusal::PartitionCount { got }) => {
+                TopicError::PartitionCount { got, max: limits::PARTITIONS_MAX }
+            }
+            MetadataError::Refused(refusal @ Refusal::NotRetiring(_)) => unreachable!("changes are serial: {refusal}"),
+            MetadataError::Unavailable(reason) => self.fenced(&reason),
+        })
+    }
+
+    /// A disk that fails for one thing is not trusted with the next.
+    fn fenced(&self, error: &dyn std::fmt::Display) -> TopicError {
+        TopicError::Unavailable(self.directory.fence(error).to_string())
+    }
+}
+
+fn refuse_internal(name: &TopicName) -> Result<(), TopicError> {
+    if name.is_internal() { Err(TopicError::Internal(name.clone())) } else { Ok(()) }
+}
+
+/// A setting that is put back to its default must be one, too.
+fn check_names<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(), ConfigError> {
+    match names.find(|name| ConfigKey::all().iter().all(|key| key.name != name.as_str())) {
+        Some(unknown) => TopicConfig::new(&BTreeMap::from([(unknown.clone(), Value::Null)])).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn describe(topic: &Topic) -> TopicDescription {
+    let state = topic.state();
+    let partition = |partition: &Arc<Partition>| PartitionDescription {
+        partition: partition.index(),
+        leader: NODE,
+        leader_epoch: partition.leader_epoch(),
+        replicas: vec![NODE],
+        isr: vec![NODE],
+        log_start_offset: partition.log_start(),
+        high_watermark: partition.high_watermark(),
+        last_stable_offset: partition.last_stable_offset(),
+        size_bytes: partition.size_bytes(),
+        state: if partition.index().0 < state.active_count { PartitionState::Active } else { PartitionState::Retiring },
+    };
+    TopicDescription {
+        name: topic.name().clone(),
+        id: topic.id(),
+        internal: topic.name().is_internal(),
+        version: state.image.version,
+        partition_count: state.active_count,
+        partitions: state.partitions().map(partition).collect(),
+        config: state.image.config.clone(),
+        effective_config: TopicConfig::effective(&state.image.config),
     }
 }

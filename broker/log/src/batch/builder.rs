@@ -20,6 +20,22 @@ pub struct NewBatch {
 }
 
 /// Gathers records; [`finish`](Self::finish) gives the batch with base offset 0.
+///
+/// ```
+/// use levada_log::{Batch, BatchBuilder, NewBatch};
+/// use levada_model::{Compression, LeaderEpoch, Offset, Record, Timestamp};
+///
+/// let mut builder = BatchBuilder::new(NewBatch { compression: Compression::Zstd, ..NewBatch::default() }, 64);
+/// builder.push(Timestamp(1_700_000_000_000), &Record { value: Some("first".into()), ..Record::default() });
+/// builder.push(Timestamp(1_700_000_000_007), &Record { value: Some("second".into()), ..Record::default() });
+/// let batch = builder.finish()?.stamp(Offset(40), LeaderEpoch(1));
+///
+/// // What is stored is what goes over the wire.
+/// let read = Batch::parse(&mut batch.bytes().clone())?;
+/// let second = read.records()?.nth(1).expect("there are two")?;
+/// assert_eq!((second.offset, second.record.value.as_deref()), (Offset(41), Some(&b"second"[..])));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct BatchBuilder {
     new: NewBatch,

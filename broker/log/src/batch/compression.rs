@@ -36,6 +36,8 @@ pub enum CompressionError {
 
 /// What an LZ4 frame starts with. Kafka knows neither the legacy frames nor the skippable ones.
 const LZ4_MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
+/// Room that unpacked records get at least.
+const ROOM_BYTES_MIN: usize = 1 << 10;
 /// What zstd says of a window above the limit; it has no error kind of its own.
 const ZSTD_WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
 
@@ -109,20 +111,28 @@ impl Codec {
         })
     }
 
-    /// Reads all that `reader` gives, and stops one byte above the limit.
+    /// Reads all that `reader` gives, and stops one byte above the limit. Room is doubled as it fills, and never goes
+    /// beyond that byte.
     fn read_bounded(
         self,
-        reader: impl Read,
+        mut reader: impl Read,
         packed_bytes: usize,
         limit_bytes: usize,
     ) -> Result<Vec<u8>, CompressionError> {
-        let mut unpacked = Vec::with_capacity(packed_bytes.min(limit_bytes));
-        let bounded = reader.take((limit_bytes as u64).saturating_add(1)).read_to_end(&mut unpacked);
-        bounded.map_err(|error| self.damaged(&error))?;
-        if unpacked.len() > limit_bytes {
-            return Err(CompressionError::TooLarge { codec: self.name(), limit_bytes });
+        let most = limit_bytes.saturating_add(1);
+        let mut unpacked = Vec::with_capacity(packed_bytes.min(most));
+        loop {
+            let room = unpacked.capacity() - unpacked.len();
+            let read = reader.by_ref().take(room as u64).read_to_end(&mut unpacked);
+            let ended = read.map_err(|error| self.damaged(&error))? < room;
+            if unpacked.len() > limit_bytes {
+                return Err(CompressionError::TooLarge { codec: self.name(), limit_bytes });
+            }
+            if ended {
+                return Ok(unpacked);
+            }
+            unpacked.reserve_exact(unpacked.len().max(ROOM_BYTES_MIN).min(most - unpacked.len()));
         }
-        Ok(unpacked)
     }
 
     fn damaged(self, detail: &(impl ToString + ?Sized)) -> CompressionError {

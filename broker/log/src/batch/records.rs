@@ -92,7 +92,8 @@ impl BatchBuf {
         };
         let mut walk = Walk::new(*self.header());
         if walk.header.record_count != walk.header.last_offset_delta + 1 {
-            let detail = format!("the head says {} records", walk.header.record_count);
+            let offsets = walk.header.last_offset_delta + 1;
+            let detail = format!("the head says {} records for {offsets} offsets", walk.header.record_count);
             return Err(walk.malformed(detail).into());
         }
         while let Some(parts) = walk.next(bytes, |_, _| ()) {

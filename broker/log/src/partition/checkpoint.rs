@@ -65,12 +65,14 @@ pub(super) struct CheckpointFile {
     sequence: u64,
     /// The slot that may be written now.
     next_slot: u64,
+    /// Whether the newest slot's log start may be on the disk in no slot yet.
+    is_start_unsure: bool,
 }
 
 impl CheckpointFile {
     /// The file as it will be when first written.
     pub(super) fn new(dir: &Path) -> Self {
-        Self { path: dir.join(CHECKPOINT), file: None, sequence: 0, next_slot: 0 }
+        Self { path: dir.join(CHECKPOINT), file: None, sequence: 0, next_slot: 0, is_start_unsure: false }
     }
 
     /// Reads the newest valid slot; none if there is none.
@@ -80,18 +82,27 @@ impl CheckpointFile {
         let mut bytes = vec![0; SLOT_STRIDE_BYTES as usize + SLOT_BYTES];
         let have = file.read_at(&mut bytes, 0).map_err(StorageError::at("read", &this.path))?;
         bytes.truncate(have);
-        let mut newest = None;
+        let mut newest: Option<Checkpoint> = None;
+        let mut starts = Vec::new();
         for slot in 0..2 {
             let from = (slot * SLOT_STRIDE_BYTES) as usize;
             let Some(bytes) = bytes.get(from..from + SLOT_BYTES) else { continue };
             let Some((sequence, checkpoint)) = decode(bytes, &this.path)? else { continue };
+            starts.push(checkpoint.log_start);
             if newest.is_none() || sequence > this.sequence {
                 this.sequence = sequence;
                 this.next_slot = 1 - slot;
                 newest = Some(checkpoint);
             }
         }
+        // After a kill, the newest slot may be in the page cache alone. The other one was synced.
+        this.is_start_unsure = starts.len() < 2 || starts[0] != starts[1];
         Ok((this, newest))
+    }
+
+    /// Whether a power cut could take back the log start that was read. A reader has seen it, so it must be saved.
+    pub(super) fn is_start_unsure(&self) -> bool {
+        self.is_start_unsure
     }
 
     /// Writes the checkpoint without a sync. A power cut may take it back to the last one that was synced.

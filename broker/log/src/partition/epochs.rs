@@ -35,6 +35,14 @@ impl Epochs {
         after.checked_sub(1).map(|index| self.0[index].epoch)
     }
 
+    /// Whether a batch of `epoch` may lie at `offset`, given that newer epochs than those known may have begun there.
+    pub(super) fn may_be(&self, offset: Offset, epoch: LeaderEpoch) -> bool {
+        match (self.at(offset), self.0.last()) {
+            (Some(_), Some(last)) if last.offset <= offset => last.epoch <= epoch,
+            (known, _) => known.is_none_or(|known| known == epoch),
+        }
+    }
+
     /// Notes that a batch of `epoch` lies at `offset`; true if that began a new epoch.
     pub(super) fn note(&mut self, epoch: LeaderEpoch, offset: Offset) -> bool {
         if self.latest().is_some_and(|latest| latest >= epoch) {
@@ -79,6 +87,14 @@ mod tests {
         let epochs = noted(&[(1, 10), (1, 12), (4, 20)]);
         let at = |offset| epochs.at(Offset(offset)).map(|epoch| epoch.0);
         assert_eq!([at(9), at(10), at(19), at(20), at(99)], [None, Some(1), Some(1), Some(4), Some(4)]);
+    }
+
+    #[test]
+    fn only_behind_the_last_start_may_a_newer_epoch_be() {
+        let epochs = noted(&[(1, 10), (4, 20)]);
+        let may_be = |offset, epoch| epochs.may_be(Offset(offset), LeaderEpoch(epoch));
+        assert!(may_be(12, 1) && may_be(20, 4) && may_be(25, 5) && may_be(5, 7));
+        assert!(!may_be(12, 0) && !may_be(12, 4) && !may_be(20, 1));
     }
 
     #[test]

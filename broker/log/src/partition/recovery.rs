@@ -97,11 +97,8 @@ fn list_or_create(state: &State) -> Result<Listing, StorageError> {
 
 /// A log without a file: the first write makes them, so that an idle partition costs nothing.
 fn fresh(state: &Arc<State>, checkpoint: CheckpointFile, now: Timestamp) -> Found {
-    let start = Place { position: 0, offset: Offset(0) };
-    let segment = new_segment(state, start.offset);
-    state.set_segments(vec![segment.clone()]);
     Found {
-        active: Active::new(segment, start, None, now),
+        active: begin(state, Offset(0), now),
         producers: Producers::default(),
         checkpoint,
         snapshot: SnapshotAt::Empty(Offset(0)),
@@ -109,6 +106,13 @@ fn fresh(state: &Arc<State>, checkpoint: CheckpointFile, now: Timestamp) -> Foun
         is_on_disk: false,
         is_clean: true,
     }
+}
+
+/// The first segment of a log that has none, only in memory yet.
+pub(super) fn begin(state: &State, offset: Offset, now: Timestamp) -> Active {
+    let segment = new_segment(state, offset);
+    state.set_segments(vec![segment.clone()]);
+    Active::new(segment, Place { position: 0, offset }, None, now)
 }
 
 fn new_segment(state: &State, base_offset: Offset) -> Arc<Segment> {
@@ -206,7 +210,9 @@ impl Opening<'_> {
         let tail = match segments.last() {
             Some(newest) => self.scan_newest(newest, scan_from, recovery_point, &mut replay)?,
             None => {
-                self.recovery.damage.push(Damage { from: log_start, to: end_least });
+                if log_start < end_least {
+                    self.recovery.damage.push(Damage { from: log_start, to: end_least });
+                }
                 Tail { end: Place { position: 0, offset: end_least }, is_stranded: true, is_changed: false }
             }
         };
@@ -263,7 +269,7 @@ impl Opening<'_> {
             snapshot,
             epochs: self.state.epochs(),
         };
-        if is_new || !self.listing.has_checkpoint || self.checkpoint.is_none() {
+        if is_new || self.checkpoint.is_none() || found.checkpoint.is_start_unsure() {
             found.checkpoint.save(&*self.state.storage, &checkpoint)?;
             self.state.storage.sync_dir(&self.state.dir).map_err(StorageError::at("sync", &self.state.dir))?;
         } else if tail.is_changed {
@@ -384,8 +390,8 @@ impl Opening<'_> {
                 walk.jump(Place { position: position + HEADER_BYTES as u64, offset: offset.advance(1) });
             }
         }
-        let latest = self.state.epochs().latest();
-        walk.next_contiguous(|epoch| latest.is_none_or(|latest| latest <= epoch))
+        let (epochs, offset) = (self.state.epochs(), walk.place().offset);
+        walk.next_contiguous(|epoch| epochs.may_be(offset, epoch))
     }
 
     /// First and last append to the active segment, as far as something remembers them.

@@ -97,6 +97,22 @@ impl PartitionLog {
         Self::open_planted(storage, dir, options, now, trust_clean_marker, faults)
     }
 
+    /// Lets a log that was never written begin at `start`, behind what an earlier log of the same partition held. A log
+    /// that was written stays as it is. Nothing is on the disk before the first write, so this must be said at each
+    /// opening.
+    pub fn begin_at(&mut self, start: Offset) {
+        if self.is_on_disk || !self.staged.is_empty() {
+            return;
+        }
+        self.active = recovery::begin(&self.state, start, self.active.last_append);
+        self.state.set_log_start(start);
+        self.state.set_log_end(start);
+        self.synced_end = start;
+        self.staged_end = self.active.end;
+        self.staged_base = start;
+        self.snapshot = SnapshotAt::Empty(start);
+    }
+
     /// A reader that shares the segments.
     #[must_use]
     pub fn reader(&self) -> LogReader {

@@ -2,4 +2,5 @@
 
 mod batch;
 mod partition;
+mod recovery;
 mod storage;

@@ -1,0 +1,176 @@
+//! The topics that run on this node: what metadata says of them, and their partitions. Readers look them up without a
+//! lock; changes are made one after another by `topics`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use levada_extension::Murmur2;
+use levada_model::{PartitionIndex, TopicConfig, TopicId, TopicName};
+
+use crate::metadata::TopicImage;
+use crate::partition::{Partition, Waiters};
+
+/// All topics.
+#[derive(Clone, Default)]
+pub(crate) struct Topics {
+    by_name: std::collections::BTreeMap<TopicName, Arc<Topic>>,
+    by_id: HashMap<TopicId, Arc<Topic>>,
+}
+
+/// The topics at this moment, replaced as a whole.
+#[derive(Default)]
+pub(crate) struct Catalog(ArcSwap<Topics>);
+
+/// A topic that runs.
+pub(crate) struct Topic {
+    name: TopicName,
+    id: TopicId,
+    state: ArcSwap<TopicState>,
+    partitioner: Murmur2,
+    /// Readers of the whole topic, woken when partitions come or go.
+    watchers: Arc<Waiters>,
+    deleted: AtomicBool,
+}
+
+/// What changes of a topic, replaced as a whole.
+pub(crate) struct TopicState {
+    pub(crate) image: Arc<TopicImage>,
+    pub(crate) config: TopicConfig,
+    /// Active partitions; they are the first ones.
+    pub(crate) active_count: u32,
+    /// By number; none where it was dropped.
+    pub(crate) partitions: Vec<Option<Arc<Partition>>>,
+}
+
+impl Catalog {
+    /// All topics.
+    pub(crate) fn topics(&self) -> Guard<Arc<Topics>> {
+        self.0.load()
+    }
+
+    /// The topic of this name.
+    pub(crate) fn get(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.0.load().by_name.get(name).cloned()
+    }
+
+    /// Puts a topic in. Changes come one after another.
+    pub(crate) fn insert(&self, topic: Arc<Topic>) {
+        let mut topics = Topics::clone(&self.0.load());
+        topics.by_id.insert(topic.id, topic.clone());
+        topics.by_name.insert(topic.name.clone(), topic);
+        self.0.store(Arc::new(topics));
+    }
+
+    /// Takes a topic out. Changes come one after another.
+    pub(crate) fn remove(&self, topic: &Topic) {
+        let mut topics = Topics::clone(&self.0.load());
+        topics.by_id.remove(&topic.id);
+        topics.by_name.remove(&topic.name);
+        self.0.store(Arc::new(topics));
+    }
+}
+
+impl Topics {
+    /// All, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
+        self.by_name.values()
+    }
+
+    /// Those whose names come after `after`.
+    pub(crate) fn after(&self, after: Option<&TopicName>) -> impl Iterator<Item = &Arc<Topic>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.by_name.range::<TopicName, _>((from, Unbounded)).map(|(_, topic)| topic)
+    }
+
+    /// The topic with this identity.
+    pub(crate) fn by_id(&self, id: TopicId) -> Option<&Arc<Topic>> {
+        self.by_id.get(&id)
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+}
+
+impl Topic {
+    pub(crate) fn new(name: TopicName, state: TopicState) -> Self {
+        Self {
+            name,
+            id: state.image.id,
+            state: ArcSwap::from_pointee(state),
+            partitioner: Murmur2::default(),
+            watchers: Arc::default(),
+            deleted: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &TopicName {
+        &self.name
+    }
+
+    pub(crate) fn id(&self) -> TopicId {
+        self.id
+    }
+
+    pub(crate) fn partitioner(&self) -> &Murmur2 {
+        &self.partitioner
+    }
+
+    /// What holds now, for a look that does not await.
+    pub(crate) fn state(&self) -> Guard<Arc<TopicState>> {
+        self.state.load()
+    }
+
+    /// What holds now, to keep.
+    pub(crate) fn state_full(&self) -> Arc<TopicState> {
+        self.state.load_full()
+    }
+
+    /// Replaces what holds, and lets readers of the whole topic look again.
+    pub(crate) fn set_state(&self, state: TopicState) {
+        self.state.store(Arc::new(state));
+        self.watchers.wake_all();
+    }
+
+    pub(crate) fn watchers(&self) -> &Arc<Waiters> {
+        &self.watchers
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Acquire)
+    }
+
+    /// From now on it is gone for everyone who still holds it.
+    pub(crate) fn mark_deleted(&self) {
+        self.deleted.store(true, Ordering::Release);
+    }
+
+    /// Wakes everyone who waits for it.
+    pub(crate) fn wake_all(&self) {
+        self.watchers.wake_all();
+        for partition in self.state().partitions() {
+            partition.waiters().wake_all();
+        }
+    }
+}
+
+impl TopicState {
+    /// What metadata says, with the partitions that run.
+    pub(crate) fn new(image: Arc<TopicImage>, config: TopicConfig, partitions: Vec<Option<Arc<Partition>>>) -> Self {
+        Self { active_count: image.active_count(), image, config, partitions }
+    }
+
+    /// Those that there are, by number.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.partitions.iter().flatten()
+    }
+
+    /// The partition of this number.
+    pub(crate) fn partition(&self, index: PartitionIndex) -> Option<&Arc<Partition>> {
+        self.partitions.get(index.0 as usize)?.as_ref()
+    }
+}

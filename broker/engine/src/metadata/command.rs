@@ -1,0 +1,211 @@
+//! Commands and what they do to the image. Everything random or time-like comes in the command, so that applying it
+//! again, or elsewhere, gives the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levada_model::{LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName, limits};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{Image, PartitionImage, Stage, TopicImage};
+
+/// A change of the metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    /// A new topic with active partitions.
+    CreateTopic {
+        /// Its name; none of that name may exist.
+        name: TopicName,
+        /// Its identity, drawn by the proposer; never used before.
+        id: TopicId,
+        /// How many partitions.
+        partitions: u32,
+        /// What is set; checked by the proposer.
+        config: BTreeMap<String, Value>,
+    },
+    /// Other settings, more or fewer active partitions.
+    AlterTopic {
+        /// Which.
+        name: TopicName,
+        /// Only if it is at this version.
+        if_version: Option<u64>,
+        /// Active partitions there shall be.
+        partitions: Option<u32>,
+        /// Settings to set or (none) to put back.
+        config: BTreeMap<String, Option<Value>>,
+    },
+    /// Retiring partitions are empty and go.
+    DropPartitions {
+        /// Which topic.
+        name: TopicName,
+        /// Which partitions, and the offset behind the last that each held.
+        ends: Vec<(PartitionIndex, Offset)>,
+    },
+    /// The topic goes; its identity is kept until its directories are gone.
+    DeleteTopic {
+        /// Which.
+        name: TopicName,
+    },
+    /// The directories of a deleted topic are gone.
+    ForgetDeletion {
+        /// Which.
+        id: TopicId,
+    },
+    /// Producer ids to give out.
+    TakeProducerIds {
+        /// How many.
+        count: u32,
+    },
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Applied {
+    /// The topic as it is now.
+    Topic(Arc<TopicImage>),
+    /// The first of the producer ids taken.
+    ProducerIds(ProducerId),
+    /// The topic that is gone.
+    Deleted(TopicId),
+    /// Done.
+    Done,
+}
+
+/// Why the state does not allow a command.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Refusal {
+    /// There is one of that name.
+    #[error("topic {0} exists")]
+    Exists(TopicName),
+    /// There is none of that name.
+    #[error("there is no topic {0}")]
+    NotFound(TopicName),
+    /// It is at another version.
+    #[error("topic {name} is at version {version}")]
+    VersionMismatch {
+        /// The topic.
+        name: TopicName,
+        /// Its version.
+        version: u64,
+    },
+    /// Too few or too many partitions.
+    #[error("a topic has 1 to {max} partitions, not {got}", max = limits::PARTITIONS_MAX)]
+    PartitionCount {
+        /// What was asked for.
+        got: u32,
+    },
+    /// Only a retiring partition can be dropped.
+    #[error("partition {0} is not retiring")]
+    NotRetiring(PartitionIndex),
+}
+
+impl Image {
+    /// Applies a command.
+    ///
+    /// # Errors
+    /// When the state does not allow it; the image is as it was.
+    pub(crate) fn apply(&mut self, command: &Command) -> Result<Applied, Refusal> {
+        match command {
+            Command::CreateTopic { name, id, partitions, config } => {
+                if self.topics.contains_key(name) {
+                    return Err(Refusal::Exists(name.clone()));
+                }
+                check_count(*partitions)?;
+                let mut topic = TopicImage { id: *id, version: 1, config: config.clone(), partitions: Vec::new() };
+                topic.resize(*partitions);
+                Ok(Applied::Topic(self.put(name, topic)))
+            }
+            Command::AlterTopic { name, if_version, partitions, config } => {
+                self.alter(name, *if_version, *partitions, config)
+            }
+            Command::DropPartitions { name, ends } => self.drop_partitions(name, ends),
+            Command::DeleteTopic { name } => {
+                let topic = self.topics.remove(name).ok_or_else(|| Refusal::NotFound(name.clone()))?;
+                self.deletions.insert(topic.id, name.clone());
+                Ok(Applied::Deleted(topic.id))
+            }
+            Command::ForgetDeletion { id } => {
+                self.deletions.remove(id);
+                Ok(Applied::Done)
+            }
+            Command::TakeProducerIds { count } => {
+                let first = self.next_producer_id;
+                self.next_producer_id = ProducerId(first.0 + i64::from(*count));
+                Ok(Applied::ProducerIds(first))
+            }
+        }
+    }
+
+    fn alter(
+        &mut self,
+        name: &TopicName,
+        if_version: Option<u64>,
+        partitions: Option<u32>,
+        config: &BTreeMap<String, Option<Value>>,
+    ) -> Result<Applied, Refusal> {
+        let old = self.topic(name)?;
+        if if_version.is_some_and(|version| version != old.version) {
+            return Err(Refusal::VersionMismatch { name: name.clone(), version: old.version });
+        }
+        let mut topic = TopicImage::clone(&old);
+        if let Some(count) = partitions {
+            check_count(count)?;
+            topic.resize(count);
+        }
+        for (setting, value) in config {
+            match value {
+                Some(value) => topic.config.insert(setting.clone(), value.clone()),
+                None => topic.config.remove(setting),
+            };
+        }
+        if topic == *old {
+            return Ok(Applied::Topic(old));
+        }
+        topic.version += 1;
+        Ok(Applied::Topic(self.put(name, topic)))
+    }
+
+    fn drop_partitions(&mut self, name: &TopicName, ends: &[(PartitionIndex, Offset)]) -> Result<Applied, Refusal> {
+        let mut topic = TopicImage::clone(&*self.topic(name)?);
+        for (partition, end) in ends {
+            let slot = topic.partitions.get_mut(partition.0 as usize).filter(|slot| slot.stage == Stage::Retiring);
+            let slot = slot.ok_or(Refusal::NotRetiring(*partition))?;
+            slot.stage = Stage::Dropped;
+            slot.start_at = *end;
+        }
+        topic.version += 1;
+        Ok(Applied::Topic(self.put(name, topic)))
+    }
+
+    fn topic(&self, name: &TopicName) -> Result<Arc<TopicImage>, Refusal> {
+        self.topics.get(name).cloned().ok_or_else(|| Refusal::NotFound(name.clone()))
+    }
+
+    fn put(&mut self, name: &TopicName, topic: TopicImage) -> Arc<TopicImage> {
+        let topic = Arc::new(topic);
+        self.topics.insert(name.clone(), topic.clone());
+        topic
+    }
+}
+
+impl TopicImage {
+    /// Makes the first `count` partitions active and all others retire. One that comes back starts a new term.
+    fn resize(&mut self, count: u32) {
+        let count = count as usize;
+        for slot in self.partitions.iter_mut().take(count).filter(|slot| slot.stage != Stage::Active) {
+            slot.stage = Stage::Active;
+            slot.leader_epoch = LeaderEpoch(slot.leader_epoch.0 + 1);
+        }
+        for slot in self.partitions.iter_mut().skip(count).filter(|slot| slot.stage == Stage::Active) {
+            slot.stage = Stage::Retiring;
+        }
+        let new = PartitionImage { stage: Stage::Active, leader_epoch: LeaderEpoch(0), start_at: Offset(0) };
+        let len = self.partitions.len().max(count);
+        self.partitions.resize(len, new);
+    }
+}
+
+fn check_count(count: u32) -> Result<(), Refusal> {
+    if (1..=limits::PARTITIONS_MAX).contains(&count) { Ok(()) } else { Err(Refusal::PartitionCount { got: count }) }
+}

@@ -1,0 +1,45 @@
+//! What the broker knows besides records: topics with their settings and partitions, the cluster's identity, producer
+//! id blocks. A deterministic state machine: commands are proposed through one trait, applied to an image, and the image
+//! is what everyone reads. On one node the results go to redb; in a cluster the same commands will go through Raft.
+//!
+//! Nothing here reads a clock, draws a random number or touches a log.
+
+mod backend;
+mod command;
+mod image;
+mod rows;
+mod store;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub(crate) use command::{Applied, Command, Refusal};
+pub(crate) use image::{Image, PartitionImage, Stage, TopicImage};
+pub(crate) use store::RedbMetadata;
+
+/// The one way to change metadata.
+///
+/// Duties: commands are applied one after another; when `propose` answers, the result is durable and [`image`]
+/// (Self::image) shows it; a refused command changes nothing; the same commands give the same image everywhere.
+pub(crate) trait Metadata: Send + Sync {
+    /// Applies a command durably. Blocks for the disk.
+    ///
+    /// # Errors
+    /// When the command is refused, or no change can be made durable.
+    fn propose(&self, command: &Command) -> Result<Applied, MetadataError>;
+
+    /// All that holds now.
+    fn image(&self) -> Arc<Image>;
+}
+
+/// Why a command was not applied.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum MetadataError {
+    /// The state does not allow it; nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It could not be made durable; it may show after a restart.
+    #[error("{0}")]
+    Unavailable(String),
+}

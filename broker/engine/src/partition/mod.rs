@@ -1,0 +1,280 @@
+//! A partition: the owner of its log (a bounded queue and whoever serves it), its marks, tail cache and waiting readers.
+//!
+//! Nobody but the one who serves the queue appends, and at most one does at a time. There is no task or thread per
+//! partition, so idle ones cost their memory alone.
+
+mod owner;
+mod queue;
+mod tail;
+mod waiters;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use levada_log::{LogOptions, LogReader, OpenError, PartitionLog, ReadChunk, ReadError, Retained, StorageError};
+use levada_model::{Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TimestampType, TopicConfig, TopicId};
+use parking_lot::{Condvar, Mutex};
+
+pub(crate) use queue::{Landed, Landings, NewAppend};
+pub(crate) use tail::TailBudget;
+pub(crate) use waiters::{Bound, Waiter, Waiters};
+
+use crate::directory::Directory;
+use crate::fetch::Isolation;
+use queue::Queue;
+use tail::Tail;
+
+/// One partition on this node.
+pub(crate) struct Partition {
+    index: PartitionIndex,
+    path: PathBuf,
+    directory: Arc<Directory>,
+    /// None once it is closed.
+    log: Mutex<Option<PartitionLog>>,
+    reader: LogReader,
+    queue: Mutex<Queue>,
+    /// Signalled when the queue has become idle.
+    idle: Condvar,
+    page_cache: AtomicBool,
+    append_time: AtomicBool,
+    leader_epoch: AtomicI32,
+    high_watermark: AtomicU64,
+    /// The high watermark, until there are transactions.
+    last_stable: AtomicU64,
+    /// Something was written and not synced.
+    dirty: AtomicBool,
+    tail: Arc<Tail>,
+    waiters: Arc<Waiters>,
+}
+
+/// Everything needed to open a partition.
+pub(crate) struct PartitionSpec<'a> {
+    pub(crate) topic: TopicId,
+    pub(crate) index: PartitionIndex,
+    pub(crate) config: &'a TopicConfig,
+    pub(crate) retiring: bool,
+    pub(crate) leader_epoch: LeaderEpoch,
+    /// Where a log begins that is not there yet.
+    pub(crate) start_at: Offset,
+    /// Whether the whole directory was shut down cleanly.
+    pub(crate) clean: bool,
+}
+
+impl Partition {
+    /// Opens the partition's log, recovering it, or creates it. What it then holds is made durable where the topic
+    /// promises that, before anyone can read it.
+    pub(crate) fn open(directory: &Arc<Directory>, spec: &PartitionSpec<'_>) -> Result<Arc<Self>, OpenError> {
+        let path = directory.partition_dir(spec.topic, spec.index);
+        let options = directory.log_options(spec.config, spec.retiring);
+        let mut log = open_log(directory, &path, options, spec)?;
+        let page_cache = spec.config.durability == Durability::PageCache;
+        if !page_cache && log.marks().synced_end < log.marks().log_end {
+            log.sync().map_err(|error| StorageError {
+                operation: error.operation,
+                path: error.path.clone(),
+                source: error.source.kind().into(),
+            })?;
+        }
+        let end = log.marks().log_end.0;
+        Ok(Arc::new(Self {
+            index: spec.index,
+            path,
+            directory: directory.clone(),
+            reader: log.reader(),
+            log: Mutex::new(Some(log)),
+            queue: Mutex::default(),
+            idle: Condvar::new(),
+            page_cache: AtomicBool::new(page_cache),
+            append_time: AtomicBool::new(spec.config.timestamp_type == TimestampType::LogAppendTime),
+            leader_epoch: AtomicI32::new(spec.leader_epoch.0),
+            high_watermark: AtomicU64::new(end),
+            last_stable: AtomicU64::new(end),
+            dirty: AtomicBool::new(false),
+            tail: Arc::new(Tail::new(directory.tail_budget().clone())),
+            waiters: Arc::default(),
+        }))
+    }
+
+    pub(crate) fn index(&self) -> PartitionIndex {
+        self.index
+    }
+
+    /// The directory of its log.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn high_watermark(&self) -> Offset {
+        Offset(self.high_watermark.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn last_stable_offset(&self) -> Offset {
+        Offset(self.last_stable.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn log_start(&self) -> Offset {
+        self.reader.log_start()
+    }
+
+    pub(crate) fn leader_epoch(&self) -> LeaderEpoch {
+        LeaderEpoch(self.leader_epoch.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.reader.size_bytes()
+    }
+
+    /// The reader of its files; calls block.
+    pub(crate) fn reader(&self) -> &LogReader {
+        &self.reader
+    }
+
+    /// The offset that a reader of this isolation must not pass.
+    pub(crate) fn bound(&self, isolation: Isolation) -> Offset {
+        match isolation {
+            Isolation::ReadCommitted => self.last_stable_offset(),
+            Isolation::ReadUncommitted => self.high_watermark(),
+        }
+    }
+
+    /// Readers that wait here.
+    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
+        &self.waiters
+    }
+
+    /// Appends that wait for the owner.
+    pub(crate) fn waiting_appends(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// The one read for everyone: from the tail cache, else from the files on a thread that may block. `from` must be
+    /// below `bound`, which must be a mark of this partition.
+    ///
+    /// # Errors
+    /// As [`LogReader::read`].
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        from: Offset,
+        max_bytes: usize,
+        bound: Offset,
+    ) -> Result<ReadChunk, ReadError> {
+        let log_start = self.log_start();
+        if from < log_start {
+            return Err(ReadError::BelowStart { requested: from, log_start });
+        }
+        let counters = self.directory.counters();
+        let chunk = match self.tail.read(from, max_bytes, bound) {
+            Some(chunk) => {
+                counters.tail_cache_hits.add(1);
+                chunk
+            }
+            None => {
+                counters.file_reads.add(1);
+                let reader = self.reader.clone();
+                blocking(move || reader.read(from, max_bytes, bound)).await?
+            }
+        };
+        let size_bytes: usize = chunk.batches.iter().map(|batch| batch.bytes().len()).sum();
+        counters.read_bytes.add(size_bytes as u64);
+        Ok(chunk)
+    }
+
+    /// Changes settings, term and whether appends are taken. What was written without a sync is synced when the topic
+    /// begins to promise that; so this blocks.
+    pub(crate) fn reconfigure(
+        &self,
+        config: &TopicConfig,
+        retiring: bool,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<(), Arc<StorageError>> {
+        let page_cache = config.durability == Durability::PageCache;
+        self.append_time.store(config.timestamp_type == TimestampType::LogAppendTime, Ordering::Release);
+        self.leader_epoch.store(leader_epoch.0, Ordering::Release);
+        {
+            let mut log = self.log.lock();
+            self.page_cache.store(page_cache, Ordering::Release);
+            if let Some(log) = &mut *log {
+                log.set_options(self.directory.log_options(config, retiring));
+                if !page_cache {
+                    self.flush(log)?;
+                }
+            }
+        }
+        self.queue.lock().shut = retiring;
+        Ok(())
+    }
+
+    /// Takes no more appends, and comes back when all that were accepted are answered. Blocks.
+    pub(crate) fn shut(&self) {
+        let mut queue = self.queue.lock();
+        queue.shut = true;
+        while !queue.is_idle() {
+            self.idle.wait(&mut queue);
+        }
+    }
+
+    /// Housekeeping of the log; blocks.
+    pub(crate) fn maintain(&self, now: Timestamp) -> Result<Retained, Arc<StorageError>> {
+        let mut log = self.log.lock();
+        let Some(log) = &mut *log else { return Ok(Retained::default()) };
+        self.flush(log)?;
+        let retained = log.maintain(now, self.high_watermark())?;
+        self.directory.counters().segments_removed.add(retained.segments as u64);
+        Ok(retained)
+    }
+
+    fn flush(&self, log: &mut PartitionLog) -> Result<(), Arc<StorageError>> {
+        if self.dirty.swap(false, Ordering::AcqRel) {
+            log.sync()?;
+            self.directory.counters().syncs.add(1);
+        }
+        Ok(())
+    }
+
+    /// Moves the log start up; blocks.
+    pub(crate) fn truncate_front(&self, before: Offset) -> Result<Offset, Arc<StorageError>> {
+        match &mut *self.log.lock() {
+            Some(log) => log.truncate_front(before),
+            None => Ok(self.log_start()),
+        }
+    }
+
+    /// Closes a log that was shut, leaving it clean; blocks.
+    pub(crate) fn close(&self) -> Result<(), Arc<StorageError>> {
+        self.log.lock().take().map_or(Ok(()), PartitionLog::close)
+    }
+
+    /// Gives up the log as it is, because its directory goes.
+    pub(crate) fn abandon(&self) {
+        drop(self.log.lock().take());
+        self.waiters.wake_all();
+    }
+}
+
+/// Runs what blocks on a thread that may.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Blocking work is only cancelled when the runtime ends, and this future then with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+fn open_log(
+    directory: &Directory,
+    path: &Path,
+    options: LogOptions,
+    spec: &PartitionSpec<'_>,
+) -> Result<PartitionLog, OpenError> {
+    let storage = directory.storage().clone();
+    let (mut log, recovery) = PartitionLog::open(storage, path, options, directory.now(), spec.clean)?;
+    log.begin_at(spec.start_at);
+    if recovery.cut_bytes > 0 || !recovery.damage.is_empty() {
+        tracing::warn!(path = %path.display(), ?recovery, "the log was recovered");
+    }
+    Ok(log)
+}

@@ -1,0 +1,231 @@
+//! The owner's work: take all that waits as one group, stage it, write it with one call, sync it where the topic
+//! promises that, publish the marks, answer.
+//!
+//! Who does it ("combining by whoever comes first"): in `page-cache` topics the producer that finds nobody at work
+//! serves the queue on its own thread, for a few groups at most; everywhere else a log thread of the directory. While
+//! one group is written the next one forms.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use levada_log::{Append, AppendError, Appended, Batch, PartitionLog, StorageError};
+use levada_model::{Offset, Timestamp};
+use parking_lot::MutexGuard;
+use tokio::sync::oneshot;
+
+use super::queue::Pending;
+use super::{Landed, Landings, NewAppend, Partition};
+use crate::AppendFault;
+
+/// Groups that a producer serves at most on its own thread before it hands over to a log thread.
+const INLINE_GROUPS_MAX: usize = 3;
+
+impl Partition {
+    /// Hands an append to the owner. From then on it is the owner's: it is stored though nobody waits for the answer.
+    ///
+    /// # Errors
+    /// When it is not accepted; nothing of it is stored then.
+    pub(crate) fn push(self: &Arc<Self>, append: NewAppend) -> Result<oneshot::Receiver<Landings>, AppendFault> {
+        if let Some(reason) = self.directory.fenced() {
+            return Err(AppendFault::Fenced { reason: reason.to_owned(), possible: false });
+        }
+        let size_bytes = append.batches.iter().map(|batch| batch.header().size_bytes).sum();
+        let (reply, answer) = oneshot::channel();
+        let mut queue = self.queue.lock();
+        if queue.shut {
+            return Err(AppendFault::Closed);
+        }
+        if queue.push(Pending { append, size_bytes, reply }).is_err() {
+            return Err(AppendFault::Overloaded(self.index));
+        }
+        if !std::mem::replace(&mut queue.served, true) {
+            drop(queue);
+            if self.is_inline() {
+                self.serve_inline();
+            } else {
+                self.directory.schedule(self.clone());
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Serves one group on a log thread; comes back by itself while more waits.
+    pub(crate) fn serve(self: Arc<Self>) {
+        let _guard = PanicGuard(&self);
+        let mut log = self.log.lock();
+        let Some(group) = self.take_group() else { return };
+        self.serve_group(log.as_mut(), group);
+        if !self.page_cache.load(Ordering::Acquire)
+            && let Some(log) = &mut *log
+        {
+            log.prepare_ahead();
+        }
+        drop(log);
+        if self.has_more() {
+            self.directory.schedule(self.clone());
+        }
+    }
+
+    fn is_inline(&self) -> bool {
+        self.page_cache.load(Ordering::Acquire) && !self.directory.lingers()
+    }
+
+    fn serve_inline(self: &Arc<Self>) {
+        let _guard = PanicGuard(self);
+        for _ in 0..INLINE_GROUPS_MAX {
+            // Housekeeping may hold the log for as long as a sync takes; a request's thread does not wait for that.
+            let Some(mut log) = self.log.try_lock() else { break };
+            let Some(group) = self.take_group() else { return };
+            self.serve_group(log.as_mut(), group);
+            MutexGuard::unlock_fair(log);
+            if !self.is_inline() {
+                break;
+            }
+        }
+        if self.has_more() {
+            self.directory.schedule(self.clone());
+        }
+    }
+
+    fn take_group(&self) -> Option<VecDeque<Pending>> {
+        let mut queue = self.queue.lock();
+        let group = queue.take_group();
+        if group.is_none() {
+            self.idle.notify_all();
+        }
+        group
+    }
+
+    /// Whether more waits; if not, the queue is no longer served.
+    fn has_more(&self) -> bool {
+        let mut queue = self.queue.lock();
+        let more = queue.has_more();
+        if !more {
+            self.idle.notify_all();
+        }
+        more
+    }
+
+    fn serve_group(&self, log: Option<&mut PartitionLog>, group: VecDeque<Pending>) {
+        let fenced = self.directory.fenced().map(|reason| Arc::new(fenced(reason, false)));
+        let (Some(log), None) = (log, &fenced) else {
+            let fault = fenced.unwrap_or_else(|| Arc::new(AppendFault::Closed));
+            group.into_iter().for_each(|pending| pending.refuse(&fault));
+            return;
+        };
+        let now = self.directory.now();
+        let mut staged = Staged::default();
+        let answers: Vec<_> = group
+            .into_iter()
+            .map(|pending| (pending.reply, self.stage(log, pending.append, now, &mut staged)))
+            .collect();
+        let result = self.commit(log, now, staged);
+        for (reply, mut landings) in answers {
+            if let Err(fault) = &result {
+                landings.iter_mut().filter(|landing| landing.is_ok()).for_each(|landing| *landing = Err(fault.clone()));
+            }
+            // Whoever asked may be gone; what was accepted is stored all the same.
+            drop(reply.send(landings));
+        }
+    }
+
+    fn stage(&self, log: &mut PartitionLog, append: NewAppend, now: Timestamp, staged: &mut Staged) -> Landings {
+        let append_time = self.append_time.load(Ordering::Acquire);
+        let epoch = self.leader_epoch();
+        let mut expected_offset = append.expected_offset;
+        let mut refused: Option<Arc<AppendFault>> = None;
+        let mut one = |mut batch: levada_log::BatchBuf| {
+            if let Some(fault) = &refused {
+                return Err(fault.clone());
+            }
+            if append_time {
+                batch.set_append_time(now);
+            }
+            let append = Append { batch, check: append.check, expected_offset: expected_offset.take() };
+            match log.stage(append, epoch, now) {
+                Ok(Appended::Stored(batch)) => {
+                    let base_offset = batch.header().base_offset;
+                    staged.stored.push(batch);
+                    Ok(Landed { base_offset, appended_at: now, append_time, duplicate: false })
+                }
+                Ok(Appended::Duplicate { base_offset, timestamp }) => {
+                    self.directory.counters().duplicates.add(1);
+                    staged.duplicates_end = staged.duplicates_end.max(base_offset.advance(1));
+                    Ok(Landed { base_offset, appended_at: timestamp, append_time, duplicate: true })
+                }
+                Err(AppendError::Poisoned(error)) => {
+                    let fault = Arc::new(fenced(&self.directory.fence(&error), false));
+                    Err(refused.insert(fault).clone())
+                }
+                Err(error) => Err(refused.insert(Arc::new(error.into())).clone()),
+            }
+        };
+        append.batches.into_iter().map(&mut one).collect()
+    }
+
+    /// Writes and syncs what was staged and shows it to readers.
+    fn commit(&self, log: &mut PartitionLog, now: Timestamp, staged: Staged) -> Result<(), Arc<AppendFault>> {
+        let failed = |error: Arc<StorageError>| Arc::new(fenced(&self.directory.fence(&error), true));
+        let counters = self.directory.counters();
+        if !staged.stored.is_empty() {
+            log.write(now).map_err(failed)?;
+            counters.groups_written.add(1);
+        }
+        // A retry may not be told "stored" before the first try is as safe as the topic promises.
+        let marks = log.marks();
+        let unsynced = !staged.stored.is_empty() || staged.duplicates_end > marks.synced_end;
+        if self.page_cache.load(Ordering::Acquire) {
+            self.dirty.store(true, Ordering::Release);
+        } else if unsynced {
+            log.sync().map_err(failed)?;
+            counters.syncs.add(1);
+        }
+        if staged.stored.is_empty() {
+            return Ok(());
+        }
+        let records: u64 = staged.stored.iter().map(|batch| u64::from(batch.header().record_count)).sum();
+        let size_bytes: usize = staged.stored.iter().map(|batch| batch.bytes().len()).sum();
+        counters.appended_records.add(records);
+        counters.appended_bytes.add(size_bytes as u64);
+        self.tail.push(staged.stored);
+        self.publish(log.marks().log_end);
+        Ok(())
+    }
+
+    /// Moves the marks up and wakes those who wait for that.
+    fn publish(&self, end: Offset) {
+        self.high_watermark.fetch_max(end.0, Ordering::AcqRel);
+        self.last_stable.fetch_max(end.0, Ordering::AcqRel);
+        self.waiters.wake(end, end);
+    }
+}
+
+/// What a group has put into the log so far.
+#[derive(Default)]
+struct Staged {
+    stored: Vec<Batch>,
+    /// Behind the first offset of the furthest duplicate.
+    duplicates_end: Offset,
+}
+
+fn fenced(reason: &str, possible: bool) -> AppendFault {
+    AppendFault::Fenced { reason: reason.to_owned(), possible }
+}
+
+/// When the one who serves the queue panics, which is our own bug, nobody may wait for it for ever.
+struct PanicGuard<'a>(&'a Partition);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let partition = self.0;
+        let reason = partition.directory.fence(&"the owner of a partition panicked");
+        let fault = Arc::new(fenced(&reason, true));
+        while let Some(group) = partition.take_group() {
+            group.into_iter().for_each(|pending| pending.refuse(&fault));
+        }
+    }
+}

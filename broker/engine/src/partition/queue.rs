@@ -1,0 +1,132 @@
+//! Appends that a partition's owner has accepted and not yet taken: bounded in number and bytes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use levada_log::{BatchBuf, SequenceCheck};
+use levada_model::{Offset, Timestamp, limits};
+use tokio::sync::oneshot;
+
+use crate::AppendFault;
+
+/// Batches that shall follow one another in one partition.
+#[derive(Debug)]
+pub(crate) struct NewAppend {
+    /// At least one.
+    pub(crate) batches: Vec<BatchBuf>,
+    /// How to judge the sequences of those that have a producer id.
+    pub(crate) check: SequenceCheck,
+    /// Store the first only if this is the next offset.
+    pub(crate) expected_offset: Option<Offset>,
+}
+
+/// Where a batch landed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Landed {
+    /// Its first record's offset.
+    pub(crate) base_offset: Offset,
+    /// The broker's time of the append; of a duplicate, that of the first one.
+    pub(crate) appended_at: Timestamp,
+    /// Whether the broker's time is its records' time.
+    pub(crate) append_time: bool,
+    /// Whether it was there before.
+    pub(crate) duplicate: bool,
+}
+
+/// One answer a batch. After the first that is refused none of the same append is stored.
+pub(crate) type Landings = Vec<Result<Landed, Arc<AppendFault>>>;
+
+/// An append that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) append: NewAppend,
+    pub(super) size_bytes: usize,
+    pub(super) reply: oneshot::Sender<Landings>,
+}
+
+impl Pending {
+    /// Answers every batch with the same fault. Nobody may be there to hear it.
+    pub(super) fn refuse(self, fault: &Arc<AppendFault>) {
+        let answer = vec![Err(fault.clone()); self.append.batches.len()];
+        drop(self.reply.send(answer));
+    }
+}
+
+/// What waits for one partition's owner, and who serves it.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Pending>,
+    size_bytes: usize,
+    /// Someone serves the queue, or is on the way to.
+    pub(super) served: bool,
+    /// Takes nothing more.
+    pub(super) shut: bool,
+}
+
+impl Queue {
+    /// Takes an append in, or gives it back when too much waits. One append always fits.
+    pub(super) fn push(&mut self, pending: Pending) -> Result<(), Pending> {
+        let full = self.waiting.len() >= limits::PARTITION_QUEUE_APPENDS_MAX
+            || self.size_bytes + pending.size_bytes > limits::PARTITION_QUEUE_BYTES_MAX;
+        if full && !self.waiting.is_empty() {
+            return Err(pending);
+        }
+        self.size_bytes += pending.size_bytes;
+        self.waiting.push_back(pending);
+        Ok(())
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// All that waits; whoever serves the queue is released if it is nothing.
+    pub(super) fn take_group(&mut self) -> Option<VecDeque<Pending>> {
+        if self.waiting.is_empty() {
+            self.served = false;
+            return None;
+        }
+        self.size_bytes = 0;
+        Some(std::mem::take(&mut self.waiting))
+    }
+
+    /// Whether more waits; whoever serves the queue is released if not.
+    pub(super) fn has_more(&mut self) -> bool {
+        self.served = !self.waiting.is_empty();
+        self.served
+    }
+
+    /// Whether everything that was accepted has been answered.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.served && self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(size_bytes: usize) -> Pending {
+        let append = NewAppend { batches: Vec::new(), check: SequenceCheck::Producer, expected_offset: None };
+        Pending { append, size_bytes, reply: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_append_back() {
+        let mut queue = Queue::default();
+        for _ in 0..limits::PARTITION_QUEUE_APPENDS_MAX {
+            assert!(queue.push(pending(1)).is_ok());
+        }
+        assert!(queue.push(pending(1)).is_err());
+        assert_eq!(queue.take_group().expect("much waits").len(), limits::PARTITION_QUEUE_APPENDS_MAX);
+        assert!(queue.push(pending(1)).is_ok());
+    }
+
+    #[test]
+    fn one_append_always_fits_and_a_second_one_beyond_the_bytes_does_not() {
+        let mut queue = Queue::default();
+        assert!(queue.push(pending(limits::PARTITION_QUEUE_BYTES_MAX + 1)).is_ok());
+        assert!(queue.push(pending(1)).is_err());
+    }
+}

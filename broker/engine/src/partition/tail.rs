@@ -1,0 +1,187 @@
+//! The tail cache: recent batches as shared bytes, so that readers at the tail touch no file. One budget for the whole
+//! broker; the group of batches that came first, of whichever partition, goes first.
+//!
+//! A group is what one write brought. It is kept and dropped as a whole, because its batches may be slices of one
+//! request body, and one slice alone would hold all of it in memory.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use levada_log::{Batch, ReadChunk};
+use levada_model::Offset;
+use parking_lot::Mutex;
+
+/// What a batch costs besides its bytes: its decoded head and the places in the lists.
+const BATCH_OVERHEAD_BYTES: usize = 192;
+
+/// The budget, and all groups in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct TailBudget {
+    limit_bytes: usize,
+    used_bytes: AtomicUsize,
+    order: Mutex<VecDeque<Weak<Tail>>>,
+}
+
+impl TailBudget {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, used_bytes: AtomicUsize::new(0), order: Mutex::default() }
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Tails to take the oldest group from, so that the budget is kept after `size_bytes` more of `tail`.
+    fn admit(&self, tail: &Arc<Tail>, size_bytes: usize) {
+        self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        let mut order = self.order.lock();
+        order.push_back(Arc::downgrade(tail));
+        while self.used_bytes() > self.limit_bytes
+            && let Some(oldest) = order.pop_front()
+        {
+            if let Some(oldest) = oldest.upgrade() {
+                oldest.drop_oldest();
+            }
+        }
+    }
+
+    fn release(&self, size_bytes: usize) {
+        self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
+    }
+}
+
+/// The recent batches of one partition, without holes.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    budget: Arc<TailBudget>,
+    groups: Mutex<VecDeque<Group>>,
+}
+
+#[derive(Debug)]
+struct Group {
+    batches: Vec<Batch>,
+    size_bytes: usize,
+}
+
+impl Group {
+    fn next_offset(&self) -> Offset {
+        self.batches.last().expect("a group has a batch").header().next_offset()
+    }
+}
+
+impl Tail {
+    pub(crate) fn new(budget: Arc<TailBudget>) -> Self {
+        Self { budget, groups: Mutex::default() }
+    }
+
+    /// Keeps a group of batches, which follow one another.
+    pub(crate) fn push(self: &Arc<Self>, batches: Vec<Batch>) {
+        let Some(first) = batches.first() else { return };
+        let base = first.header().base_offset;
+        let size_bytes = batches.iter().map(|batch| batch.bytes().len() + BATCH_OVERHEAD_BYTES).sum();
+        if size_bytes > self.budget.limit_bytes {
+            return;
+        }
+        let mut groups = self.groups.lock();
+        if groups.back().is_some_and(|last| last.next_offset() != base) {
+            // A group was too large to be kept, so what lies before it no longer touches the tail.
+            self.budget.release(groups.drain(..).map(|group| group.size_bytes).sum());
+        }
+        groups.push_back(Group { batches, size_bytes });
+        drop(groups);
+        self.budget.admit(self, size_bytes);
+    }
+
+    /// Batches from the one that holds `from`, at least one, else at most `max_bytes`, none at or beyond `bound`; none
+    /// at all if `from` is not kept here.
+    pub(crate) fn read(&self, from: Offset, max_bytes: usize, bound: Offset) -> Option<ReadChunk> {
+        let groups = self.groups.lock();
+        if groups.front()?.batches[0].header().base_offset > from {
+            return None;
+        }
+        let first = groups.partition_point(|group| group.next_offset() <= from);
+        let mut chunk = ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from };
+        let mut size_bytes = 0;
+        let batches = groups.iter().skip(first).flat_map(|group| &group.batches);
+        for batch in batches.skip_while(|batch| batch.header().next_offset() <= from) {
+            size_bytes += batch.bytes().len();
+            let fits = chunk.batches.is_empty() || size_bytes <= max_bytes;
+            if batch.header().base_offset >= bound || !fits {
+                break;
+            }
+            chunk.next_offset = batch.header().next_offset();
+            chunk.batches.push(batch.clone());
+        }
+        (!chunk.batches.is_empty()).then_some(chunk)
+    }
+
+    fn drop_oldest(&self) {
+        if let Some(group) = self.groups.lock().pop_front() {
+            self.budget.release(group.size_bytes);
+        }
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.budget.release(self.groups.get_mut().iter().map(|group| group.size_bytes).sum());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_log::{BatchBuilder, NewBatch};
+    use levada_model::{LeaderEpoch, Record, Timestamp};
+
+    use super::*;
+
+    fn batch(base: u64, records: u32) -> Batch {
+        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
+        for _ in 0..records {
+            builder.push(Timestamp(1), &Record { value: Some("v".into()), ..Record::default() });
+        }
+        builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
+    }
+
+    fn bases(chunk: Option<ReadChunk>) -> Vec<u64> {
+        chunk.map_or(Vec::new(), |chunk| chunk.batches.iter().map(|batch| batch.header().base_offset.0).collect())
+    }
+
+    #[test]
+    fn a_read_starts_in_the_batch_that_holds_the_offset_and_stops_at_the_bound() {
+        let tail = Arc::new(Tail::new(Arc::new(TailBudget::new(1 << 20))));
+        tail.push(vec![batch(10, 5), batch(15, 2)]);
+        tail.push(vec![batch(17, 1)]);
+        assert_eq!(bases(tail.read(Offset(12), usize::MAX, Offset(100))), [10, 15, 17]);
+        assert_eq!(bases(tail.read(Offset(15), usize::MAX, Offset(17))), [15]);
+        assert_eq!(bases(tail.read(Offset(16), 1, Offset(100))), [15], "the first comes whatever its size");
+        assert_eq!(bases(tail.read(Offset(9), usize::MAX, Offset(100))), [0_u64; 0], "not kept here");
+        assert_eq!(bases(tail.read(Offset(18), usize::MAX, Offset(100))), [0_u64; 0]);
+    }
+
+    #[test]
+    fn the_oldest_group_of_any_partition_makes_room() {
+        let size = batch(0, 1).bytes().len() + BATCH_OVERHEAD_BYTES;
+        let budget = Arc::new(TailBudget::new(2 * size));
+        let (idle, busy) = (Arc::new(Tail::new(budget.clone())), Arc::new(Tail::new(budget.clone())));
+        idle.push(vec![batch(0, 1)]);
+        busy.push(vec![batch(0, 1)]);
+        busy.push(vec![batch(1, 1)]);
+        assert_eq!(bases(idle.read(Offset(0), 1, Offset(9))), [0_u64; 0], "it was the oldest");
+        assert_eq!(bases(busy.read(Offset(0), usize::MAX, Offset(9))), [0, 1]);
+        assert_eq!(budget.used_bytes(), 2 * size);
+        drop(busy);
+        assert_eq!(budget.used_bytes(), 0, "a partition that goes gives its bytes back");
+    }
+
+    #[test]
+    fn a_group_that_was_not_kept_leaves_no_hole() {
+        let tail = Arc::new(Tail::new(Arc::new(TailBudget::new(1 << 20))));
+        tail.push(vec![batch(0, 1)]);
+        tail.push(vec![batch(5, 1)]);
+        assert_eq!(bases(tail.read(Offset(0), usize::MAX, Offset(9))), [0_u64; 0]);
+        assert_eq!(bases(tail.read(Offset(5), usize::MAX, Offset(9))), [5]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Batches that come built: parsed in place, checked whole, stored as they are.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use levada_log::{BatchBuf, BatchHeader, RecordsError, SequenceCheck};
+use levada_model::{Compression, Timestamp, TopicConfig, limits};
+
+use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
+use crate::ProduceError;
+use crate::catalog::TopicState;
+use crate::engine::Core;
+use crate::partition::{Landings, NewAppend, blocking};
+use crate::producer_ids::ProducerIds;
+
+/// Larger bodies are checked on a thread that may block, so that a worker of the runtime is not held.
+const INLINE_BYTES_MAX: usize = 1 << 20;
+/// Likewise for bodies with something to unpack.
+const INLINE_PACKED_BYTES_MAX: usize = 64 << 10;
+/// What a record costs in a batch besides key, value and headers, at most.
+const RECORD_OVERHEAD_BYTES_MAX: usize = 40 + limits::RECORD_HEADERS_MAX * 10;
+
+/// Checks all and hands it to the partition's owner.
+pub(super) async fn produce(
+    core: &Arc<Core>,
+    state: &Arc<TopicState>,
+    request: BatchesRequest,
+) -> Result<Produced, ProduceError> {
+    check_replicas(state, request.acks)?;
+    if request.bytes.is_empty() {
+        return Err(ProduceError::Empty);
+    }
+    check_partition(state, request.partition).map_err(|fault| ProduceError::Records(vec![(0, fault)]))?;
+    let partition = state.partition(request.partition).expect("it was checked to be active").clone();
+    let Checked { batches, timestamps } = check(core, state, request.bytes).await?;
+    let append = NewAppend { batches, check: SequenceCheck::Producer, expected_offset: request.expected_offset };
+    let landings = match partition.push(append) {
+        Err(fault) => vec![Err(Arc::new(fault)); timestamps.len()],
+        Ok(_) if request.acks == Acks::None => Vec::new(),
+        Ok(answer) => landings(answer).await,
+    };
+    let duplicate = !landings.is_empty() && landings.iter().all(|landed| landed.as_ref().is_ok_and(|l| l.duplicate));
+    let mut records = Vec::with_capacity(timestamps.iter().map(Vec::len).sum());
+    for (batch, times) in timestamps.into_iter().enumerate() {
+        let landed = answer_of(&landings, batch);
+        let place = |(i, given)| landed.clone().map(|landed| placed(request.partition, landed, i, given));
+        records.extend((0..).zip(times).map(place));
+    }
+    Ok(Produced { records, duplicate })
+}
+
+/// The owner's answer to one batch; none if nobody waited for it.
+fn answer_of(landings: &Landings, batch: usize) -> Result<Option<crate::partition::Landed>, Arc<crate::AppendFault>> {
+    // An owner that panicked answers once for all.
+    landings.get(batch).or(landings.last()).map_or(Ok(None), |landed| landed.clone().map(Some))
+}
+
+/// Batches that may be stored, and the times of their records.
+struct Checked {
+    batches: Vec<BatchBuf>,
+    timestamps: Vec<Vec<Timestamp>>,
+}
+
+async fn check(core: &Arc<Core>, state: &Arc<TopicState>, bytes: BytesMut) -> Result<Checked, ProduceError> {
+    let packed = BatchHeader::parse(&bytes).is_ok_and(|header| header.compression() != Compression::None);
+    let inline = if packed { INLINE_PACKED_BYTES_MAX } else { INLINE_BYTES_MAX };
+    let now = core.directory.now();
+    if bytes.len() <= inline {
+        return check_all(&core.producer_ids, &state.config, bytes, now);
+    }
+    let (core, state) = (core.clone(), state.clone());
+    blocking(move || check_all(&core.producer_ids, &state.config, bytes, now)).await
+}
+
+fn check_all(
+    producer_ids: &ProducerIds,
+    config: &TopicConfig,
+    mut bytes: BytesMut,
+    now: Timestamp,
+) -> Result<Checked, ProduceError> {
+    let mut checked = Checked { batches: Vec::new(), timestamps: Vec::new() };
+    while !bytes.is_empty() {
+        let index = checked.batches.len();
+        let wrong = |detail: String| ProduceError::Batch { index, detail };
+        let batch = BatchBuf::parse(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+        check_header(producer_ids, batch.header()).map_err(wrong)?;
+        let times = check_batch(config, &batch, now).map_err(|error| wrong(error.to_string()))?;
+        checked.batches.push(batch);
+        checked.timestamps.push(times);
+    }
+    Ok(checked)
+}
+
+fn check_header(producer_ids: &ProducerIds, header: &BatchHeader) -> Result<(), String> {
+    if header.is_control() {
+        return Err("control batches are the broker's own".to_owned());
+    }
+    if header.is_transactional() {
+        return Err("a transactional batch needs a transaction".to_owned());
+    }
+    match header.producer_id {
+        Some(id) if !producer_ids.was_given(id) => Err(format!("producer id {id} was not given out by this cluster")),
+        _ => Ok(()),
+    }
+}
+
+/// Checks every record; answers their times.
+fn check_batch(config: &TopicConfig, batch: &BatchBuf, now: Timestamp) -> Result<Vec<Timestamp>, RecordsError> {
+    // What a batch of this many records of the largest size unpacks to; a bomb is stopped there.
+    let record_bytes_max = config.max_message_bytes + RECORD_OVERHEAD_BYTES_MAX;
+    let count = usize::try_from(batch.header().record_count).unwrap_or(usize::MAX);
+    let unpacked_bytes_max = record_bytes_max.saturating_mul(count).min(limits::BATCH_BYTES_MAX);
+    let mut times = Vec::new();
+    batch.check_records(unpacked_bytes_max, |record| {
+        times.push(record.timestamp);
+        let fault = check_record(config, record.size_bytes, record.header_count, record.timestamp, now);
+        fault.map_err(|fault| RecordsError::Malformed { index: record.index, detail: fault.to_string() })
+    })?;
+    Ok(times)
+}

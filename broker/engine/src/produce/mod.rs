@@ -1,0 +1,524 @@
+//! Records on their way in: authorize, check, place, batch, hand to the partitions' owners, wait for the answer.
+
+mod batches;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use levada_extension::{Partitioner, check_partitions};
+use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck, derived_producer_id};
+use levada_model::{
+    Denied, Offset, Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Record, Resource, Sequence,
+    Timestamp, TimestampType, TopicConfig, TopicName, limits,
+};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use crate::catalog::{Topic, TopicState};
+use crate::partition::{Landed, Landings, NewAppend, blocking};
+use crate::{CreateTopic, Engine, TopicError};
+
+/// This node alone holds every partition.
+const IN_SYNC_REPLICAS: u32 = 1;
+/// Lengths and deltas of a record in a batch, at most but for huge ones: room to reserve.
+const RECORD_OVERHEAD_BYTES: usize = 24;
+/// Lengths of a header in a batch, likewise.
+const HEADER_OVERHEAD_BYTES: usize = 6;
+
+/// When a produce is answered (Kafka's `acks`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// When all in-sync replicas have it, and there are at least `min.insync.replicas`.
+    #[default]
+    All,
+    /// When the leader has it as durably as the topic asks for.
+    Leader,
+    /// At once.
+    None,
+}
+
+/// How a produce is stored once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Once {
+    /// It is not: a retry is stored again.
+    #[default]
+    No,
+    /// By an `Idempotency-Key` and the SHA-256 of the request's body.
+    Key {
+        /// The key, at most `IDEMPOTENCY_KEY_BYTES_MAX` bytes.
+        key: String,
+        /// The body's digest.
+        body_digest: [u8; 32],
+    },
+    /// By producer id, epoch and the sequence of the first record; all records name one partition.
+    Producer {
+        /// Who.
+        id: ProducerId,
+        /// In which term.
+        epoch: ProducerEpoch,
+        /// The first record's sequence.
+        sequence: Sequence,
+    },
+}
+
+/// A record to store.
+#[derive(Clone, Debug, Default)]
+pub struct ProduceRecord {
+    /// Key, value, headers.
+    pub record: Record,
+    /// The producer's time; none: now.
+    pub timestamp: Option<Timestamp>,
+    /// Where to; none: the partitioner decides.
+    pub partition: Option<PartitionIndex>,
+}
+
+/// Records to store, all or (where they are wrong) none.
+#[derive(Clone, Debug, Default)]
+pub struct ProduceRequest {
+    /// At least one.
+    pub records: Vec<ProduceRecord>,
+    /// When to answer.
+    pub acks: Acks,
+    /// How to store it once.
+    pub once: Once,
+    /// Store only if this is the partition's next offset; all records go to one partition.
+    pub expected_offset: Option<Offset>,
+}
+
+/// Batches to store as they are, in one partition.
+#[derive(Debug)]
+pub struct BatchesRequest {
+    /// Where to.
+    pub partition: PartitionIndex,
+    /// One or more v2 batches, back to back.
+    pub bytes: BytesMut,
+    /// When to answer.
+    pub acks: Acks,
+    /// Store the first only if this is the partition's next offset.
+    pub expected_offset: Option<Offset>,
+}
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its partition.
+    pub partition: PartitionIndex,
+    /// Its offset; none under [`Acks::None`].
+    pub offset: Option<Offset>,
+    /// Its time as stored.
+    pub timestamp: Timestamp,
+}
+
+/// What became of a produce.
+#[derive(Clone, Debug)]
+pub struct Produced {
+    /// One answer a record, in order. An error means that its partition's owner refused or failed.
+    pub records: Vec<Result<Placed, Arc<AppendFault>>>,
+    /// Whether all of it was stored before (the offsets are the first ones).
+    pub duplicate: bool,
+}
+
+/// What is wrong with one record; found before anything is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RecordFault {
+    /// Larger than `max.message.bytes`.
+    #[error("the record has {size_bytes} bytes; max.message.bytes of the topic is {limit_bytes}")]
+    TooLarge {
+        /// Its key, value and headers.
+        size_bytes: usize,
+        /// The topic's limit.
+        limit_bytes: usize,
+    },
+    /// More headers than `RECORD_HEADERS_MAX`.
+    #[error("the record has {count} headers; at most {max} are taken")]
+    TooManyHeaders {
+        /// How many.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// There is no such partition.
+    #[error("the topic has no partition {0}")]
+    NoPartition(PartitionIndex),
+    /// The partition takes no new records.
+    #[error("partition {0} is retiring and takes no new records")]
+    Retiring(PartitionIndex),
+    /// Further in the future than `message.timestamp.after.max.ms`, or negative.
+    #[error("timestamp {timestamp} is not from 0 to {max}, the time now plus message.timestamp.after.max.ms")]
+    Timestamp {
+        /// What came.
+        timestamp: Timestamp,
+        /// The latest that is taken now.
+        max: Timestamp,
+    },
+}
+
+/// Why a partition's owner did not store its part.
+#[derive(Debug, Error)]
+pub enum AppendFault {
+    /// Sequence, epoch, key or expected offset: see [`levada_log::AppendError`].
+    #[error(transparent)]
+    Refused(#[from] levada_log::AppendError),
+    /// Too much waits for this partition; nothing was stored, try again.
+    #[error("too many appends wait for partition {0}")]
+    Overloaded(PartitionIndex),
+    /// The log directory is fenced. `stored` is whether it may be on the disk all the same.
+    #[error("the log directory takes no writes: {reason}")]
+    Fenced {
+        /// What happened.
+        reason: String,
+        /// Whether the records may come back after a restart.
+        possible: bool,
+    },
+    /// The engine is closing or the topic was deleted meanwhile.
+    #[error("the partition is closed")]
+    Closed,
+}
+
+/// Why a whole produce was refused; nothing was stored.
+#[derive(Debug, Error)]
+pub enum ProduceError {
+    /// Not allowed.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// There is no such topic, and topics are not created by producing.
+    #[error("there is no topic {0}")]
+    NotFound(TopicName),
+    /// The broker's own topics take no records from outside.
+    #[error("{0} is the broker's own topic and takes no records from outside")]
+    Internal(TopicName),
+    /// Records were wrong, each at its place.
+    #[error("{} of the records are wrong", .0.len())]
+    Records(Vec<(usize, RecordFault)>),
+    /// No record at all.
+    #[error("there are no records")]
+    Empty,
+    /// A producer sequence or an expected offset with records of several partitions, or of none named.
+    #[error("{0} needs all records in one named partition")]
+    OnePartition(&'static str),
+    /// Fewer in-sync replicas than `min.insync.replicas`, and `acks=all`.
+    #[error("{in_sync} replicas are in sync, min.insync.replicas is {needed}")]
+    NotEnoughReplicas {
+        /// Replicas in sync.
+        in_sync: u32,
+        /// Replicas needed.
+        needed: u32,
+    },
+    /// The bytes are not batches; which one and why.
+    #[error("batch {index}: {detail}")]
+    Batch {
+        /// Place of the batch.
+        index: usize,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The topic could not be created on the fly.
+    #[error("the topic could not be created: {0}")]
+    AutoCreate(String),
+    /// The producer id was never given out.
+    #[error("producer id {0} was not given out by this cluster")]
+    UnknownProducer(ProducerId),
+    /// Nothing is taken now: the disk fails or the engine is closing.
+    #[error("nothing is taken now: {0}")]
+    Unavailable(String),
+}
+
+impl Engine {
+    /// Stores records. Dropping the future takes nothing back: what a partition's owner has accepted is stored.
+    ///
+    /// # Errors
+    /// See [`ProduceError`]; nothing was stored then. What fails later is in [`Produced::records`].
+    pub async fn produce(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: ProduceRequest,
+    ) -> Result<Produced, ProduceError> {
+        let topic = self.writable(who, topic).await?;
+        let sent = {
+            let state = topic.state();
+            check_replicas(&state, request.acks)?;
+            self.check_shape(&state, &request)?;
+            let now = self.core.directory.now();
+            let faults = check_records(&state, &request.records, now);
+            if !faults.is_empty() {
+                return Err(ProduceError::Records(faults));
+            }
+            let placements = place(&topic, &state, &request);
+            let producer = producer(who, &topic, &request.once);
+            send(&state, request, &placements, producer, now)
+        };
+        Ok(sent.answers().await)
+    }
+
+    /// Stores batches as they are, all of one partition in one piece. Checked whole before any is stored: CRC, counts,
+    /// offsets, sizes, no control batches, none of a transaction. When a later batch's sequence is refused, the earlier
+    /// ones are stored and the answer says which.
+    ///
+    /// # Errors
+    /// See [`ProduceError`].
+    pub async fn produce_batches(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: BatchesRequest,
+    ) -> Result<Produced, ProduceError> {
+        let topic = self.writable(who, topic).await?;
+        batches::produce(&self.core, &topic.state_full(), request).await
+    }
+
+    /// Gives out a producer id with epoch 0; never the same twice.
+    ///
+    /// # Errors
+    /// [`ProduceError::Unavailable`] when the metadata takes no changes.
+    pub async fn init_producer(&self, who: &Principal) -> Result<(ProducerId, ProducerEpoch), ProduceError> {
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        if self.core.is_closing() {
+            return Err(ProduceError::Unavailable("the engine is closing".to_owned()));
+        }
+        let core = self.core.clone();
+        let id = blocking(move || core.producer_ids.give(&*core.metadata)).await;
+        let id = id.map_err(|error| ProduceError::Unavailable(error.to_string()))?;
+        Ok((id, ProducerEpoch(0)))
+    }
+
+    /// The topic, if `who` may write it; created if there is none and topics are created by producing.
+    async fn writable(&self, who: &Principal, name: &TopicName) -> Result<Arc<Topic>, ProduceError> {
+        self.core.authorize(who, Operation::Write, Resource::Topic(name))?;
+        if name.is_internal() {
+            return Err(ProduceError::Internal(name.clone()));
+        }
+        if let Some(topic) = self.core.catalog.get(name) {
+            return Ok(topic);
+        }
+        if !self.core.auto_create_topics {
+            return Err(ProduceError::NotFound(name.clone()));
+        }
+        self.core.authorize(who, Operation::Create, Resource::Topic(name))?;
+        let (core, new) =
+            (self.core.clone(), CreateTopic { name: name.clone(), partitions: 1, config: BTreeMap::new() });
+        match blocking(move || core.create_topic(new)).await {
+            Ok(topic) => Ok(topic),
+            // Another request was first.
+            Err(TopicError::Exists(_)) => {
+                self.core.catalog.get(name).ok_or_else(|| ProduceError::NotFound(name.clone()))
+            }
+            Err(error) => Err(ProduceError::AutoCreate(error.to_string())),
+        }
+    }
+
+    /// What can be wrong with the request as a whole.
+    fn check_shape(&self, state: &TopicState, request: &ProduceRequest) -> Result<(), ProduceError> {
+        if request.records.is_empty() {
+            return Err(ProduceError::Empty);
+        }
+        if let Once::Producer { id, .. } = &request.once {
+            one_partition(&request.records, "a producer sequence")?;
+            if !self.core.producer_ids.was_given(*id) {
+                return Err(ProduceError::UnknownProducer(*id));
+            }
+        }
+        // In a topic of one partition it is clear which is meant.
+        if request.expected_offset.is_some() && state.active_count > 1 {
+            one_partition(&request.records, "an expected offset")?;
+        }
+        Ok(())
+    }
+}
+
+/// The producer id, epoch and sequence of a request's batches, and how its partitions judge them.
+type Producer = (Option<(ProducerId, ProducerEpoch, Sequence)>, SequenceCheck);
+
+/// An append that one partition's owner has accepted, or why not.
+struct Sent {
+    partition: PartitionIndex,
+    /// Places of its records in the request.
+    places: Vec<usize>,
+    answer: Result<oneshot::Receiver<Landings>, Arc<AppendFault>>,
+}
+
+/// A request whose parts are with their owners.
+struct SentRequest {
+    timestamps: Vec<Timestamp>,
+    parts: Vec<Sent>,
+    acks: Acks,
+}
+
+impl SentRequest {
+    /// Waits for the owners; not with [`Acks::None`].
+    async fn answers(self) -> Produced {
+        let fault = Arc::new(AppendFault::Closed);
+        let mut records: Vec<Result<Placed, _>> = self.timestamps.iter().map(|_| Err(fault.clone())).collect();
+        let mut duplicate = true;
+        for part in self.parts {
+            let landed = match part.answer {
+                Err(fault) => Err(fault),
+                Ok(_) if self.acks == Acks::None => Ok(None),
+                Ok(answer) => landing(answer).await.map(Some),
+            };
+            duplicate &= matches!(landed, Ok(Some(Landed { duplicate: true, .. })));
+            for (i, place) in part.places.into_iter().enumerate() {
+                let given = self.timestamps[place];
+                records[place] = landed.clone().map(|landed| placed(part.partition, landed, i as u64, given));
+            }
+        }
+        Produced { records, duplicate }
+    }
+}
+
+/// What the owner answers to an append of one batch.
+pub(crate) async fn landing(answer: oneshot::Receiver<Landings>) -> Result<Landed, Arc<AppendFault>> {
+    landings(answer).await.pop().expect("one answer a batch")
+}
+
+/// What the owner answers. It always does, unless it has panicked.
+pub(crate) async fn landings(answer: oneshot::Receiver<Landings>) -> Landings {
+    answer.await.unwrap_or_else(|_| {
+        let reason = "the owner of the partition panicked".to_owned();
+        vec![Err(Arc::new(AppendFault::Fenced { reason, possible: true }))]
+    })
+}
+
+/// Where the `i`th record of a batch is.
+fn placed(partition: PartitionIndex, landed: Option<Landed>, i: u64, given: Timestamp) -> Placed {
+    let timestamp = match landed {
+        Some(Landed { append_time: true, appended_at, .. }) => appended_at,
+        _ => given,
+    };
+    Placed { partition, offset: landed.map(|landed| landed.base_offset.advance(i)), timestamp }
+}
+
+fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {
+    let needed = state.config.min_insync_replicas;
+    if acks == Acks::All && needed > IN_SYNC_REPLICAS {
+        return Err(ProduceError::NotEnoughReplicas { in_sync: IN_SYNC_REPLICAS, needed });
+    }
+    Ok(())
+}
+
+/// Checks that all records name the same partition.
+fn one_partition(records: &[ProduceRecord], what: &'static str) -> Result<(), ProduceError> {
+    let first = records[0].partition;
+    let same = first.is_some() && records.iter().all(|record| record.partition == first);
+    if same { Ok(()) } else { Err(ProduceError::OnePartition(what)) }
+}
+
+/// All that is wrong with the records, each at its place.
+fn check_records(state: &TopicState, records: &[ProduceRecord], now: Timestamp) -> Vec<(usize, RecordFault)> {
+    let check = |record: &ProduceRecord| {
+        let size_bytes = record.record.size_bytes();
+        let time = record.timestamp.unwrap_or(now);
+        check_record(&state.config, size_bytes, record.record.headers.len(), time, now)?;
+        record.partition.map_or(Ok(()), |partition| check_partition(state, partition))
+    };
+    records.iter().enumerate().filter_map(|(place, record)| check(record).err().map(|fault| (place, fault))).collect()
+}
+
+fn check_record(
+    config: &TopicConfig,
+    size_bytes: usize,
+    headers: usize,
+    timestamp: Timestamp,
+    now: Timestamp,
+) -> Result<(), RecordFault> {
+    let limit_bytes = config.max_message_bytes;
+    if size_bytes > limit_bytes {
+        return Err(RecordFault::TooLarge { size_bytes, limit_bytes });
+    }
+    if headers > limits::RECORD_HEADERS_MAX {
+        return Err(RecordFault::TooManyHeaders { count: headers, max: limits::RECORD_HEADERS_MAX });
+    }
+    let max = Timestamp(now.0.saturating_add(config.timestamp_after_max_ms));
+    // The broker's time replaces what the producer says, so that is not judged then.
+    let judged = config.timestamp_type == TimestampType::CreateTime;
+    if judged && !(Timestamp(0)..=max).contains(&timestamp) {
+        return Err(RecordFault::Timestamp { timestamp, max });
+    }
+    Ok(())
+}
+
+fn check_partition(state: &TopicState, partition: PartitionIndex) -> Result<(), RecordFault> {
+    if partition.0 < state.active_count {
+        Ok(())
+    } else if state.partition(partition).is_some() {
+        Err(RecordFault::Retiring(partition))
+    } else {
+        Err(RecordFault::NoPartition(partition))
+    }
+}
+
+/// The partition of each record: the one it names, else the partitioner's choice. With an `Idempotency-Key` a record
+/// without a key goes where that key goes, so that a retry meets its first try.
+fn place(topic: &Topic, state: &TopicState, request: &ProduceRequest) -> Vec<PartitionIndex> {
+    let stand_in = match &request.once {
+        Once::Key { key, .. } => Some(key.as_bytes()),
+        Once::No | Once::Producer { .. } => None,
+    };
+    let unplaced = request.records.iter().filter(|record| record.partition.is_none());
+    let keys: Vec<_> = unplaced.map(|record| record.record.key.as_deref().or(stand_in)).collect();
+    let partitioner = topic.partitioner();
+    let chosen = if keys.is_empty() { Vec::new() } else { partitioner.partition(&keys, state.active_count) };
+    check_partitions(&chosen, keys.len(), state.active_count).expect("murmur2 keeps the partitioner's duties");
+    let mut chosen = chosen.into_iter();
+    let place = |record: &ProduceRecord| record.partition.or_else(|| chosen.next());
+    request.records.iter().map(place).map(|partition| partition.expect("one choice a record without one")).collect()
+}
+
+/// Who stores this once, if anyone. An `Idempotency-Key` becomes a producer id, the body's digest its epoch and sequence.
+fn producer(who: &Principal, topic: &Topic, once: &Once) -> Producer {
+    match once {
+        Once::No => (None, SequenceCheck::Producer),
+        Once::Producer { id, epoch, sequence } => (Some((*id, *epoch, *sequence)), SequenceCheck::Producer),
+        Once::Key { key, body_digest } => {
+            let mut hash = Sha256::new();
+            for part in [who.as_str().as_bytes(), topic.id().0.as_bytes(), key.as_bytes()] {
+                hash.update((part.len() as u64).to_be_bytes());
+                hash.update(part);
+            }
+            let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
+            let id = derived_producer_id(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+            let [a, b, c, d, e, f, ..] = *body_digest;
+            let epoch = ProducerEpoch(i16::from_be_bytes([a & 0x7f, b]));
+            let sequence = Sequence(i32::from_be_bytes([c & 0x7f, d, e, f]));
+            (Some((id, epoch, sequence)), SequenceCheck::Key)
+        }
+    }
+}
+
+/// Builds one batch a partition and hands each to its owner.
+fn send(
+    state: &TopicState,
+    request: ProduceRequest,
+    placements: &[PartitionIndex],
+    (producer, check): Producer,
+    now: Timestamp,
+) -> SentRequest {
+    let timestamps: Vec<_> = request.records.iter().map(|record| record.timestamp.unwrap_or(now)).collect();
+    let mut by_partition: BTreeMap<PartitionIndex, Vec<usize>> = BTreeMap::new();
+    for (place, partition) in placements.iter().enumerate() {
+        by_partition.entry(*partition).or_default().push(place);
+    }
+    let new = NewBatch { compression: state.config.compression, producer, ..NewBatch::default() };
+    let send = |(index, places): (PartitionIndex, Vec<usize>)| {
+        let batch = batch(new, &request.records, &places, &timestamps);
+        let append = NewAppend { batches: vec![batch], check, expected_offset: request.expected_offset };
+        let partition = state.partition(index).expect("records were placed in active partitions");
+        Sent { partition: index, places, answer: partition.push(append).map_err(Arc::new) }
+    };
+    let parts = by_partition.into_iter().map(send).collect();
+    SentRequest { timestamps, parts, acks: request.acks }
+}
+
+fn batch(new: NewBatch, records: &[ProduceRecord], places: &[usize], timestamps: &[Timestamp]) -> BatchBuf {
+    let size = |place: &usize| {
+        let record = &records[*place].record;
+        RECORD_OVERHEAD_BYTES + record.size_bytes() + record.headers.len() * HEADER_OVERHEAD_BYTES
+    };
+    let mut builder = BatchBuilder::new(new, places.iter().map(size).sum());
+    for place in places {
+        builder.push(timestamps[*place], &records[*place].record);
+    }
+    builder.finish().expect("compressing into memory does not fail")
+}
