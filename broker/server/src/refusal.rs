@@ -104,7 +104,6 @@ impl From<GroupError> for Refusal {
             }
             GroupError::Unavailable { possible, .. } => Problem::new(ErrorCode::LogFenced, detail)
                 .effect(if possible { Effect::Possible } else { Effect::None }),
-            GroupError::CoordinatorLoading => Problem::new(ErrorCode::CoordinatorLoading, detail),
         })
     }
 }
