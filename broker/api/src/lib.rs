@@ -5,12 +5,22 @@
 mod cluster;
 mod error;
 mod groups;
+mod record_answer;
+mod record_in;
+mod record_out;
+mod record_schema;
 pub mod strict;
 mod topics;
 
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem};
 pub use groups::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
+pub use record_answer::{
+    LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
+};
+pub use record_in::{RecordIn, RecordsFault, parse_record, parse_records};
+pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
+pub use record_schema::{Gap, GapCause, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords};
 pub use topics::{
     AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,
     TruncatedPartition, TruncatedTopic,

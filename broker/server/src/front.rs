@@ -172,7 +172,14 @@ fn cors_layer(gate: &Gate) -> CorsLayer {
         header::LOCATION,
         header::RETRY_AFTER,
         X_REQUEST_ID,
+        header::CONTENT_DISPOSITION,
+        HeaderName::from_static("accept-post"),
         HeaderName::from_static("idempotent-replayed"),
+        HeaderName::from_static("levada-next-offset"),
+        HeaderName::from_static("levada-high-watermark"),
+        HeaderName::from_static("levada-last-stable-offset"),
+        HeaderName::from_static("levada-log-start-offset"),
+        HeaderName::from_static("levada-gaps"),
     ];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(gate.origins().iter().cloned()))

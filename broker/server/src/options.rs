@@ -39,6 +39,8 @@ pub struct ServeOptions {
     pub maintenance_interval: Duration,
     /// How long a partition waits for company before it writes and syncs a group.
     pub linger: Duration,
+    /// How often an event stream says that it is there.
+    pub sse_heartbeat: Duration,
     /// How long a shutdown waits for running requests.
     pub shutdown_timeout: Duration,
 }
@@ -61,6 +63,7 @@ impl Default for ServeOptions {
             producer_expiration: Duration::from_millis(PRODUCER_EXPIRATION_MS.unsigned_abs()),
             maintenance_interval: Duration::from_secs(30),
             linger: Duration::ZERO,
+            sse_heartbeat: Duration::from_secs(15),
             shutdown_timeout: Duration::from_secs(30),
         }
     }

@@ -123,7 +123,7 @@ pub async fn start_with(
     let address = listener.local_addr().map_err(listen_error)?;
 
     let limits = BodyLimits { bytes_max: options.max_body_bytes, timeout: options.body_timeout };
-    let state = AppState::new(limits, address.to_string());
+    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat);
     let front = Front::new(router(state.clone()), gate, state.clone());
     let (phase, watching) = watch::channel(Phase::Serving);
     let permits = Arc::new(Semaphore::new(connections_max as usize));

@@ -30,11 +30,12 @@ struct Shared {
     limits: BodyLimits,
     metrics: Metrics,
     address: String,
+    heartbeat: Duration,
 }
 
 impl AppState {
-    pub(crate) fn new(limits: BodyLimits, address: String) -> Self {
-        Self(Arc::new(Shared { engine: OnceLock::new(), limits, metrics: Metrics::new(), address }))
+    pub(crate) fn new(limits: BodyLimits, address: String, heartbeat: Duration) -> Self {
+        Self(Arc::new(Shared { engine: OnceLock::new(), limits, metrics: Metrics::new(), address, heartbeat }))
     }
 
     /// Puts the opened engine in its place; done once.
@@ -65,6 +66,11 @@ impl AppState {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// How often an event stream says that it is there.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.0.heartbeat
     }
 
     /// The address that the broker listens on.

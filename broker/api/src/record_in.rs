@@ -1,0 +1,803 @@
+//! Records as JSON producers send them: one pass over the body, no tree of any value.
+//!
+//! A value is stored as exactly the text that was sent, so it is only delimited (and its depth counted), and it shares
+//! the body's bytes; so do keys and texts without escapes. What is wrong is named by a JSON pointer. Not here: checks
+//! that need a topic (sizes, partitions, times), which are the engine's.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use levada_model::limits::{JSON_DEPTH_MAX, JSON_INTEGER_MAX, RECORD_HEADERS_MAX};
+use levada_model::{Header, PartitionIndex, Record, Timestamp};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// A record that a producer sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordIn {
+    /// Key, value, headers; the bytes are the body's wherever they could be.
+    pub record: Record,
+    /// The producer's time; none: now.
+    pub timestamp: Option<Timestamp>,
+    /// Where to; none: the partitioner decides.
+    pub partition: Option<PartitionIndex>,
+}
+
+/// Why a body holds no records that can be taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecordsFault {
+    /// Not JSON, or not UTF-8 (400).
+    #[error("{detail} at line {line} column {column}")]
+    Malformed {
+        /// What is wrong.
+        detail: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column in bytes, from 1.
+        column: usize,
+    },
+    /// JSON, but not what a produce takes (422).
+    #[error("{pointer}: {detail}")]
+    Unacceptable {
+        /// Where, as a JSON pointer (RFC 6901) into the body.
+        pointer: String,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// Takes a produce body, `{"records":[…]}`, apart.
+///
+/// # Errors
+/// At the first thing that is wrong; syntax comes before meaning.
+pub fn parse_records(body: &Bytes) -> Result<Vec<RecordIn>, RecordsFault> {
+    parse(body, |path, de| BodySeed { path, body }.deserialize(de))
+}
+
+/// Takes one record object apart, a line of NDJSON. Pointers begin at the object.
+///
+/// # Errors
+/// As [`parse_records`].
+pub fn parse_record(line: &Bytes) -> Result<RecordIn, RecordsFault> {
+    parse(line, |path, de| RecordSeed { path, body: line }.deserialize(de))
+}
+
+/// Whether well-formed JSON text nests arrays and objects deeper than `max`.
+pub(crate) fn is_deeper_than(text: &[u8], max: usize) -> bool {
+    // `[` and `{` differ in one bit. This count is one vectorised pass, and settles nearly every value: brackets that
+    // are not there cannot nest, and those in strings only make it too large.
+    let brackets = text.iter().filter(|byte| **byte | 0x20 == b'{').count();
+    brackets > max && nests_deeper_than(text, max)
+}
+
+fn nests_deeper_than(text: &[u8], max: usize) -> bool {
+    let mut depth = 0_usize;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > max {
+                    return true;
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    false
+}
+
+fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => _ = bytes.next(),
+            _ => {}
+        }
+    }
+}
+
+type Parser<'b> = serde_json::Deserializer<serde_json::de::StrRead<'b>>;
+
+fn parse<'b, T>(
+    body: &'b Bytes,
+    read: impl FnOnce(&mut Path, &mut Parser<'b>) -> Result<T, serde_json::Error>,
+) -> Result<T, RecordsFault> {
+    let text = std::str::from_utf8(body).map_err(|e| not_utf8(body, e.valid_up_to()))?;
+    if text.trim_ascii().is_empty() {
+        return Err(RecordsFault::Malformed { detail: "there is no JSON".to_owned(), line: 1, column: 1 });
+    }
+    let mut path = Path::default();
+    let mut de = serde_json::Deserializer::from_str(text);
+    let parsed = read(&mut path, &mut de);
+    parsed.and_then(|value| de.end().map(|()| value)).map_err(|error| explain(text, &path, &error))
+}
+
+fn not_utf8(body: &[u8], at: usize) -> RecordsFault {
+    let before = &body[..at];
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    RecordsFault::Malformed {
+        detail: "the body is not UTF-8".to_owned(),
+        line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+        column: 1 + at - line_start,
+    }
+}
+
+/// Malformed JSON comes first, also where it stands behind something unacceptable.
+fn explain(text: &str, path: &Path, error: &serde_json::Error) -> RecordsFault {
+    if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
+        return RecordsFault::Malformed {
+            detail: without_place(&syntax),
+            line: syntax.line(),
+            column: syntax.column(),
+        };
+    }
+    RecordsFault::Unacceptable { pointer: path.pointer(), detail: without_place(error) }
+}
+
+/// The error's text less its place, which is told apart.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+}
+
+/// Where the parser stands; left as it is when something is wrong.
+#[derive(Debug, Default)]
+struct Path(Vec<Step>);
+
+#[derive(Debug)]
+enum Step {
+    Index(usize),
+    Member(Cow<'static, str>),
+}
+
+impl Path {
+    fn member(&mut self, name: &'static str) {
+        self.0.push(Step::Member(Cow::Borrowed(name)));
+    }
+
+    fn unknown<E: serde::de::Error>(&mut self, name: &str, known: &str) -> E {
+        self.0.push(Step::Member(Cow::Owned(name.to_owned())));
+        E::custom(format_args!("there is no such field here; there are {known}"))
+    }
+
+    fn leave(&mut self) {
+        self.0.pop();
+    }
+
+    fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for step in &self.0 {
+            pointer.push('/');
+            match step {
+                Step::Index(index) => pointer.push_str(&index.to_string()),
+                Step::Member(name) => pointer.push_str(&name.replace('~', "~0").replace('/', "~1")),
+            }
+        }
+        pointer
+    }
+}
+
+struct BodySeed<'p, 'b> {
+    path: &'p mut Path,
+    body: &'b Bytes,
+}
+
+impl<'de> DeserializeSeed<'de> for BodySeed<'_, '_> {
+    type Value = Vec<RecordIn>;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for BodySeed<'_, '_> {
+    type Value = Vec<RecordIn>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the field records")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut records = None;
+        while let Some(Text(name)) = map.next_key()? {
+            if name != "records" {
+                return Err(self.path.unknown(&name, "records"));
+            }
+            self.path.member("records");
+            if records.is_some() {
+                return Err(A::Error::custom("the field is there twice"));
+            }
+            let read: Vec<RecordIn> = map.next_value_seed(RecordsSeed { path: &mut *self.path, body: self.body })?;
+            if read.is_empty() {
+                return Err(A::Error::custom("at least one record is needed"));
+            }
+            self.path.leave();
+            records = Some(read);
+        }
+        records.ok_or_else(|| A::Error::custom("the field records is missing"))
+    }
+}
+
+struct RecordsSeed<'p, 'b> {
+    path: &'p mut Path,
+    body: &'b Bytes,
+}
+
+impl<'de> DeserializeSeed<'de> for RecordsSeed<'_, '_> {
+    type Value = Vec<RecordIn>;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RecordsSeed<'_, '_> {
+    type Value = Vec<RecordIn>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut records = Vec::new();
+        loop {
+            self.path.0.push(Step::Index(records.len()));
+            let next = seq.next_element_seed(RecordSeed { path: &mut *self.path, body: self.body })?;
+            self.path.leave();
+            match next {
+                Some(record) => records.push(record),
+                None => return Ok(records),
+            }
+        }
+    }
+}
+
+const RECORD_FIELDS: &str = "key, key_base64, value, value_text, value_base64, headers, timestamp, partition";
+
+struct RecordSeed<'p, 'b> {
+    path: &'p mut Path,
+    body: &'b Bytes,
+}
+
+impl<'de> DeserializeSeed<'de> for RecordSeed<'_, '_> {
+    type Value = RecordIn;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RecordSeed<'_, '_> {
+    type Value = RecordIn;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Self { path, body } = self;
+        let mut record = RecordIn::default();
+        let mut seen = Seen::default();
+        while let Some(Text(name)) = map.next_key()? {
+            let Some(field) = Field::named(&name) else {
+                return Err(path.unknown(&name, RECORD_FIELDS));
+            };
+            path.member(field.name());
+            seen.note(field).map_err(A::Error::custom)?;
+            match field {
+                Field::Key => record.record.key = map.next_value::<Option<Text>>()?.map(|text| text.share(body)),
+                Field::KeyBase64 => record.record.key = Some(map.next_value::<Decoded>()?.0),
+                Field::Value => record.record.value = json_value(map.next_value()?, body).map_err(A::Error::custom)?,
+                Field::ValueText => record.record.value = Some(map.next_value::<Text>()?.share(body)),
+                Field::ValueBase64 => record.record.value = Some(map.next_value::<Decoded>()?.0),
+                Field::Headers => record.record.headers = map.next_value_seed(HeadersSeed { path, body })?,
+                Field::Timestamp => record.timestamp = map.next_value::<Option<Integer>>()?.map(Integer::timestamp),
+                Field::Partition => {
+                    let partition = map.next_value::<Option<Integer>>()?.map(Integer::partition);
+                    record.partition = partition.transpose().map_err(A::Error::custom)?;
+                }
+            }
+            path.leave();
+        }
+        if seen.has_value() { Ok(record) } else { Err(A::Error::custom(NO_VALUE)) }
+    }
+}
+
+const NO_VALUE: &str = "one of value, value_text and value_base64 must be there (\"value\":null is a tombstone)";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Key,
+    KeyBase64,
+    Value,
+    ValueText,
+    ValueBase64,
+    Headers,
+    Timestamp,
+    Partition,
+}
+
+impl Field {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "key" => Self::Key,
+            "key_base64" => Self::KeyBase64,
+            "value" => Self::Value,
+            "value_text" => Self::ValueText,
+            "value_base64" => Self::ValueBase64,
+            "headers" => Self::Headers,
+            "timestamp" => Self::Timestamp,
+            "partition" => Self::Partition,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::KeyBase64 => "key_base64",
+            Self::Value => "value",
+            Self::ValueText => "value_text",
+            Self::ValueBase64 => "value_base64",
+            Self::Headers => "headers",
+            Self::Timestamp => "timestamp",
+            Self::Partition => "partition",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << (self as u8)
+    }
+}
+
+/// The fields that a record has had so far.
+#[derive(Default)]
+struct Seen(u8);
+
+impl Seen {
+    fn note(&mut self, field: Field) -> Result<(), &'static str> {
+        let (same, told) = match field {
+            Field::Key | Field::KeyBase64 => {
+                (Field::Key.bit() | Field::KeyBase64.bit(), "only one of key and key_base64")
+            }
+            Field::Value | Field::ValueText | Field::ValueBase64 => {
+                (Self::VALUES, "only one of value, value_text and value_base64")
+            }
+            other => (other.bit(), "the field is there twice"),
+        };
+        if self.0 & field.bit() != 0 {
+            return Err("the field is there twice");
+        }
+        if self.0 & same != 0 {
+            return Err(told);
+        }
+        self.0 |= field.bit();
+        Ok(())
+    }
+
+    const VALUES: u8 = (1 << Field::Value as u8) | (1 << Field::ValueText as u8) | (1 << Field::ValueBase64 as u8);
+
+    fn has_value(&self) -> bool {
+        self.0 & Self::VALUES != 0
+    }
+}
+
+fn json_value(value: &RawValue, body: &Bytes) -> Result<Option<Bytes>, String> {
+    let text = value.get();
+    if text == "null" {
+        return Ok(None);
+    }
+    if is_deeper_than(text.as_bytes(), JSON_DEPTH_MAX) {
+        return Err(format!("the value nests deeper than {JSON_DEPTH_MAX}; send it as value_text"));
+    }
+    Ok(Some(body.slice_ref(text.as_bytes())))
+}
+
+/// A string, borrowed from the body unless it has escapes.
+struct Text<'a>(Cow<'a, str>);
+
+impl Text<'_> {
+    fn share(self, body: &Bytes) -> Bytes {
+        match self.0 {
+            Cow::Borrowed(text) => body.slice_ref(text.as_bytes()),
+            Cow::Owned(text) => Bytes::from(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        de.deserialize_str(TextVisitor)
+    }
+}
+
+/// Bytes that came as base64.
+struct Decoded(Bytes);
+
+impl<'de> Deserialize<'de> for Decoded {
+    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::deserialize(de)?;
+        let bytes = STANDARD
+            .decode(text.as_bytes())
+            .map_err(|e| D::Error::custom(format_args!("not base64 (RFC 4648 section 4, with padding): {e}")))?;
+        Ok(Self(Bytes::from(bytes)))
+    }
+}
+
+/// A whole number from 0 to 2^53 - 1.
+struct Integer(u64);
+
+impl Integer {
+    fn timestamp(self) -> Timestamp {
+        Timestamp(self.0.cast_signed())
+    }
+
+    fn partition(self) -> Result<PartitionIndex, String> {
+        u32::try_from(self.0).map(PartitionIndex).map_err(|_| format!("the topic has no partition {}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
+        struct IntegerVisitor;
+        impl Visitor<'_> for IntegerVisitor {
+            type Value = Integer;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer from 0 to 2^53 - 1")
+            }
+            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Integer, E> {
+                if n > JSON_INTEGER_MAX {
+                    return Err(E::invalid_value(Unexpected::Unsigned(n), &self));
+                }
+                Ok(Integer(n))
+            }
+            fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Integer, E> {
+                Err(E::invalid_value(Unexpected::Signed(n), &self))
+            }
+            fn visit_f64<E: serde::de::Error>(self, n: f64) -> Result<Integer, E> {
+                Err(E::invalid_value(Unexpected::Float(n), &self))
+            }
+        }
+        de.deserialize_u64(IntegerVisitor)
+    }
+}
+
+struct HeadersSeed<'p, 'b> {
+    path: &'p mut Path,
+    body: &'b Bytes,
+}
+
+impl<'de> DeserializeSeed<'de> for HeadersSeed<'_, '_> {
+    type Value = Vec<Header>;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HeadersSeed<'_, '_> {
+    type Value = Vec<Header>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of headers, each [name, text or null or {\"base64\":…}]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut headers = Vec::new();
+        loop {
+            self.path.0.push(Step::Index(headers.len()));
+            let next = seq.next_element_seed(HeaderSeed { path: &mut *self.path, body: self.body })?;
+            let Some(header) = next else {
+                self.path.leave();
+                return Ok(headers);
+            };
+            if headers.len() == RECORD_HEADERS_MAX {
+                return Err(A::Error::custom(format_args!("a record has at most {RECORD_HEADERS_MAX} headers")));
+            }
+            self.path.leave();
+            headers.push(header);
+        }
+    }
+}
+
+struct HeaderSeed<'p, 'b> {
+    path: &'p mut Path,
+    body: &'b Bytes,
+}
+
+impl<'de> DeserializeSeed<'de> for HeaderSeed<'_, '_> {
+    type Value = Header;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HeaderSeed<'_, '_> {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of two: the name, and text, null or {\"base64\":…}")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let missing = "a header is a list of two: the name, and text, null or {\"base64\":…}";
+        self.path.0.push(Step::Index(0));
+        let Text(name) = seq.next_element()?.ok_or_else(|| A::Error::custom(missing))?;
+        self.path.leave();
+        self.path.0.push(Step::Index(1));
+        let value = seq
+            .next_element_seed(HeaderValueSeed { path: &mut *self.path, body: self.body })?
+            .ok_or_else(|| A::Error::custom(missing))?;
+        self.path.leave();
+        if seq.next_element::<IgnoredAny>()?.is_some() {
+            return Err(A::Error::custom(missing));
+        }
+        Ok(Header { name: name.into_owned(), value })
+    }
+}
+
+struct HeaderValueSeed<'p, 'b> {
+    path: &'p mut Path,
+    body: &'b Bytes,
+}
+
+impl<'de> DeserializeSeed<'de> for HeaderValueSeed<'_, '_> {
+    type Value = Option<Bytes>;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+        de.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HeaderValueSeed<'_, '_> {
+    type Value = Option<Bytes>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, null or {\"base64\":…}")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Some(self.body.slice_ref(text.as_bytes())))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut value = None;
+        while let Some(Text(name)) = map.next_key()? {
+            if name != "base64" {
+                return Err(self.path.unknown(&name, "base64"));
+            }
+            self.path.member("base64");
+            if value.is_some() {
+                return Err(A::Error::custom("the field is there twice"));
+            }
+            value = Some(map.next_value::<Decoded>()?.0);
+            self.path.leave();
+        }
+        value.map(Some).ok_or_else(|| A::Error::custom("the field base64 is missing"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn records(body: &str) -> Result<Vec<RecordIn>, RecordsFault> {
+        parse_records(&Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    fn one(record: &str) -> RecordIn {
+        parse_record(&Bytes::copy_from_slice(record.as_bytes())).expect(record)
+    }
+
+    fn pointer_of(body: &str) -> String {
+        match records(body).expect_err(body) {
+            RecordsFault::Unacceptable { pointer, .. } => pointer,
+            other @ RecordsFault::Malformed { .. } => panic!("{body}: {other}"),
+        }
+    }
+
+    fn nested(depth: usize) -> String {
+        format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    #[test]
+    fn a_value_is_the_text_that_was_sent_less_its_outer_white_space() {
+        for value in
+            ["{\"a\" : 1.10}", "9007199254740993", "\"plain\"", "[1,{\"é\":\"\\u0000\"}]", "\"\\ud800\"", "-0", "1e999"]
+        {
+            let got = one(&format!("{{\"value\": \t{value}\n }}"));
+            assert_eq!(got.record.value.as_deref(), Some(value.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn null_empty_and_absent_stay_apart() {
+        assert_eq!(one("{\"value\":null}").record, Record::default());
+        assert_eq!(one("{\"value\":\"\"}").record.value.as_deref(), Some(&b"\"\""[..]));
+        assert_eq!(one("{\"value_text\":\"\"}").record.value.as_deref(), Some(&b""[..]));
+        assert_eq!(one("{\"value\":1,\"key\":\"\"}").record.key.as_deref(), Some(&b""[..]));
+        assert_eq!(one("{\"value\":1,\"key\":null}").record.key, None);
+        assert_eq!(pointer_of("{\"records\":[{\"key\":\"a\"}]}"), "/records/0");
+    }
+
+    #[test]
+    fn keys_and_values_share_the_bodys_bytes() {
+        let body = Bytes::from_static(
+            b"{\"records\":[{\"key\":\"user-7\",\"value\":{\"n\":1},\"headers\":[[\"a\",\"bc\"]]}]}",
+        );
+        let range = body.as_ptr_range();
+        let record = parse_records(&body).expect("valid").remove(0).record;
+        for part in
+            [record.key.expect("key"), record.value.expect("value"), record.headers[0].value.clone().expect("header")]
+        {
+            assert!(range.contains(&part.as_ptr()));
+        }
+    }
+
+    #[test]
+    fn headers_keep_order_repeats_null_and_bytes() {
+        let headers =
+            one(r#"{"value":1,"headers":[["dup","1"],["dup","2"],["",null],["b",{"base64":"/wA="}],["é","\n"]]}"#)
+                .record
+                .headers;
+        let seen: Vec<(&str, Option<&[u8]>)> = headers.iter().map(|h| (h.name.as_str(), h.value.as_deref())).collect();
+        let expected: Vec<(&str, Option<&[u8]>)> =
+            vec![("dup", Some(b"1")), ("dup", Some(b"2")), ("", None), ("b", Some(&[0xff, 0])), ("é", Some(b"\n"))];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_is_unacceptable_is_named_by_its_place() {
+        for (body, pointer) in [
+            ("null", ""),
+            ("{}", ""),
+            ("[]", ""),
+            ("[[{\"value\":1}]]", ""),
+            ("{\"records\":[]}", "/records"),
+            ("{\"records\":{}}", "/records"),
+            ("{\"records\":[{}]}", "/records/0"),
+            ("{\"records\":[[\"k\"]]}", "/records/0"),
+            ("{\"records\":[{\"value\":1},{\"vlaue\":1}]}", "/records/1/vlaue"),
+            ("{\"records\":[{\"a/b~c\":1}]}", "/records/0/a~1b~0c"),
+            ("{\"records\":[{\"key\":\"a\",\"key\":\"b\",\"value\":1}]}", "/records/0/key"),
+            ("{\"records\":[{\"key\":\"a\",\"key_base64\":\"\",\"value\":1}]}", "/records/0/key_base64"),
+            ("{\"records\":[{\"value\":1,\"value_text\":\"\"}]}", "/records/0/value_text"),
+            ("{\"records\":[{\"value\":1}],\"records\":[{\"value\":1}]}", "/records"),
+            ("{\"records\":[{\"value\":1}],\"acks\":1}", "/acks"),
+            ("{\"records\":[{\"key\":1,\"value\":1}]}", "/records/0/key"),
+            ("{\"records\":[{\"key\":\"\\ud800\",\"value\":1}]}", "/records/0/key"),
+            ("{\"records\":[{\"value_text\":\"\\udc00x\"}]}", "/records/0/value_text"),
+            ("{\"records\":[{\"value_base64\":\"plain words!\"}]}", "/records/0/value_base64"),
+            ("{\"records\":[{\"value_base64\":{\"n\":1}}]}", "/records/0/value_base64"),
+            ("{\"records\":[{\"value\":1,\"partition\":4294967296}]}", "/records/0/partition"),
+            ("{\"records\":[{\"value\":1,\"partition\":-1}]}", "/records/0/partition"),
+            ("{\"records\":[{\"value\":1,\"timestamp\":9007199254740992}]}", "/records/0/timestamp"),
+            ("{\"records\":[{\"value\":1,\"timestamp\":99999999999999999999999}]}", "/records/0/timestamp"),
+            ("{\"records\":[{\"value\":1,\"timestamp\":\"1\"}]}", "/records/0/timestamp"),
+            ("{\"records\":[{\"value\":1,\"headers\":[[\"a\"]]}]}", "/records/0/headers/0/1"),
+            ("{\"records\":[{\"value\":1,\"headers\":[[\"a\",1]]}]}", "/records/0/headers/0/1"),
+            ("{\"records\":[{\"value\":1,\"headers\":[[\"a\",\"b\",\"c\"]]}]}", "/records/0/headers/0"),
+            ("{\"records\":[{\"value\":1,\"headers\":[[\"a\",{\"base64\":\"!\"}]]}]}", "/records/0/headers/0/1/base64"),
+            ("{\"records\":[{\"value\":1,\"headers\":[[\"a\",{\"hex\":\"\"}]]}]}", "/records/0/headers/0/1/hex"),
+            ("{\"records\":[{\"value\":1,\"headers\":{\"a\":\"b\"}}]}", "/records/0/headers"),
+        ] {
+            assert_eq!(pointer_of(body), pointer, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_malformed_with_line_and_column() {
+        for (body, line, column) in [
+            ("", 1, 1),
+            ("  \n", 1, 1),
+            ("{\"records\":[{\"value\":1}", 1, 23),
+            ("{\"records\":[{\"value\":1}]} x", 1, 27),
+            ("{\"records\":\n[{\"value\":01}]}", 2, 12),
+            ("{\"records\":[{\"vlaue\":1}", 1, 23),
+        ] {
+            match records(body).expect_err(body) {
+                RecordsFault::Malformed { line: l, column: c, .. } => assert_eq!((l, c), (line, column), "{body}"),
+                other @ RecordsFault::Unacceptable { .. } => panic!("{body}: {other}"),
+            }
+        }
+        let cut = parse_records(&Bytes::from_static(b"{\"records\":\n[{\"value\":\"\xff\"}]}"));
+        assert!(matches!(cut, Err(RecordsFault::Malformed { line: 2, column: 12, .. })), "{cut:?}");
+    }
+
+    #[test]
+    fn depth_is_counted_outside_strings_and_stops_at_the_limit() {
+        let body = |value: &str| format!("{{\"records\":[{{\"value\":{value}}}]}}");
+        records(&body(&nested(JSON_DEPTH_MAX))).expect("as deep as may be");
+        records(&body(&format!("\"{}\\\"{}\"", "[".repeat(500), "{".repeat(500)))).expect("brackets in a string");
+        records(&body(&format!("[{}]", vec!["{}"; 500].join(",")))).expect("many, not deep");
+        for depth in [JSON_DEPTH_MAX + 1, 100_000] {
+            assert_eq!(pointer_of(&body(&nested(depth))), "/records/0/value");
+        }
+        let unclosed = records(&body(&"[".repeat(100_000))).expect_err("never closed");
+        assert!(matches!(unclosed, RecordsFault::Malformed { .. }));
+        let elsewhere = records(&format!("{{\"records\":{}}}", nested(100_000))).expect_err("deep where nothing is");
+        assert!(matches!(elsewhere, RecordsFault::Unacceptable { .. }));
+    }
+
+    fn any_json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<f64>().prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(8, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(Into::into),
+                prop::collection::hash_map(any::<String>(), inner, 0..8)
+                    .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_value_is_kept_byte_for_byte(value in any_json(), pretty: bool) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+            let text = text.expect("a value has a text");
+            let got = records(&format!("{{\"records\":[{{\"value\":{text}}}]}}")).expect("valid").remove(0);
+            let expected = (!value.is_null()).then_some(text.as_bytes());
+            prop_assert_eq!(got.record.value.as_deref(), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_taken_or_refused_and_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+            _ = parse_records(&Bytes::from(bytes.clone()));
+            _ = parse_record(&Bytes::from(bytes));
+        }
+
+        #[test]
+        fn any_cut_or_changed_byte_is_taken_or_refused(cut in 0_usize..120, at in 0_usize..120, byte: u8) {
+            let whole = br#"{"records":[{"key":"a","value":{"b":[1,"\u00e9"]},"headers":[["h",{"base64":"AA=="}]],"timestamp":1,"partition":0}]}"#;
+            let cut_off = &whole[..cut.min(whole.len())];
+            if cut_off.len() < whole.len() {
+                prop_assert!(parse_records(&Bytes::copy_from_slice(cut_off)).is_err());
+            }
+            let mut changed = whole.to_vec();
+            let at = at % changed.len();
+            changed[at] = byte;
+            _ = parse_records(&Bytes::from(changed));
+        }
+
+        #[test]
+        fn texts_with_any_characters_come_back(key: String, text: String) {
+            let body = serde_json::json!({"records": [{"key": key, "value_text": text}]}).to_string();
+            let got = records(&body).expect("valid").remove(0).record;
+            prop_assert_eq!(got.key.as_deref(), Some(key.as_bytes()));
+            prop_assert_eq!(got.value.as_deref(), Some(text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The engine's errors of a produce as problems.
+
+use levada_api::{Effect, ErrorCode, Problem, RecordsFault};
+use levada_engine::{AppendFault, ProduceError, RecordFault};
+use levada_log::AppendError;
+
+use crate::refusal::denied;
+
+/// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
+pub(super) type Place = fn(usize) -> Option<String>;
+
+/// Places of a JSON produce.
+pub(super) fn in_records(index: usize) -> Option<String> {
+    Some(format!("/records/{index}"))
+}
+
+/// Places of a body that is one record, or whose records have no pointers.
+pub(super) fn in_no_place(_: usize) -> Option<String> {
+    None
+}
+
+/// A body that is not what a produce takes.
+pub(super) fn body(fault: RecordsFault) -> Problem {
+    let detail = fault.to_string();
+    match fault {
+        RecordsFault::Malformed { .. } => Problem::new(ErrorCode::InvalidJson, detail),
+        RecordsFault::Unacceptable { pointer, detail: at } => {
+            let detail = if pointer.is_empty() { at.clone() } else { detail };
+            Problem::new(ErrorCode::InvalidField, detail).at(pointer, at)
+        }
+    }
+}
+
+/// A produce that was refused as a whole; nothing was stored.
+pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
+    let detail = error.to_string();
+    match error {
+        ProduceError::Denied(error) => denied(&error),
+        ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
+        ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
+        ProduceError::Records(faults) => records(&faults, place),
+        ProduceError::Empty => Problem::new(ErrorCode::InvalidField, detail).at("/records", "at least one is needed"),
+        ProduceError::OnePartition(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("", detail),
+        ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
+        ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
+        ProduceError::AutoCreate(_) | ProduceError::Unavailable(_) => Problem::new(ErrorCode::LogFenced, detail),
+        ProduceError::UnknownProducer(_) => Problem::new(ErrorCode::UnknownProducer, detail),
+    }
+}
+
+/// Records that were wrong. The first decides the code; all are named.
+fn records(faults: &[(usize, RecordFault)], place: Place) -> Problem {
+    let (index, first) = faults.first().expect("the engine names the records that are wrong");
+    let problem = record(first);
+    let problem = match (place(*index), faults.len()) {
+        (Some(at), 1) => Problem { detail: format!("{at}: {first}"), ..problem },
+        (Some(at), count) => Problem { detail: format!("{at} and {} more: {first}", count - 1), ..problem },
+        (None, _) => problem,
+    };
+    faults.iter().fold(problem, |problem, (index, fault)| match place(*index) {
+        Some(at) => problem.at(at + member(fault), fault.to_string()),
+        None => problem,
+    })
+}
+
+/// One record that was wrong.
+pub(super) fn record(fault: &RecordFault) -> Problem {
+    let detail = fault.to_string();
+    match fault {
+        RecordFault::TooLarge { limit_bytes, .. } => Problem::new(ErrorCode::RecordTooLarge, detail).with(|m| {
+            m.limit = Some("max.message.bytes".to_owned());
+            m.limit_value = Some(*limit_bytes as u64);
+        }),
+        RecordFault::Retiring(_) => Problem::new(ErrorCode::PartitionRetiring, detail),
+        RecordFault::TooManyHeaders { .. } | RecordFault::NoPartition(_) | RecordFault::Timestamp { .. } => {
+            Problem::new(ErrorCode::InvalidRecord, detail)
+        }
+    }
+}
+
+/// Which member of the record is wrong.
+fn member(fault: &RecordFault) -> &'static str {
+    match fault {
+        RecordFault::TooLarge { .. } => "",
+        RecordFault::TooManyHeaders { .. } => "/headers",
+        RecordFault::NoPartition(_) | RecordFault::Retiring(_) => "/partition",
+        RecordFault::Timestamp { .. } => "/timestamp",
+    }
+}
+
+/// A partition's owner did not store its part.
+pub(super) fn append(fault: &AppendFault) -> Problem {
+    let detail = fault.to_string();
+    match fault {
+        AppendFault::Refused(error) => refused(error, detail),
+        AppendFault::Overloaded(_) => Problem::new(ErrorCode::Overloaded, detail),
+        AppendFault::Fenced { possible, .. } => {
+            let effect = if *possible { Effect::Possible } else { Effect::None };
+            Problem::new(ErrorCode::LogFenced, detail).effect(effect)
+        }
+        AppendFault::Closed => Problem::new(ErrorCode::ShuttingDown, detail),
+    }
+}
+
+fn refused(error: &AppendError, detail: String) -> Problem {
+    match error {
+        AppendError::OutOfOrderSequence { expected, .. } => {
+            Problem::new(ErrorCode::OutOfOrderSequence, detail).with(|m| m.expected_sequence = Some(expected.0))
+        }
+        AppendError::ProducerFenced { .. } => Problem::new(ErrorCode::ProducerFenced, detail),
+        AppendError::KeyReused => Problem::new(ErrorCode::IdempotencyKeyReused, detail),
+        AppendError::OffsetMismatch { next_offset } => {
+            Problem::new(ErrorCode::OffsetMismatch, detail).with(|m| m.next_offset = Some(next_offset.0))
+        }
+        AppendError::TooLarge { limit_bytes, .. } => {
+            Problem::new(ErrorCode::RecordTooLarge, detail).with(|m| m.limit_value = Some(*limit_bytes as u64))
+        }
+        AppendError::Poisoned(_) => Problem::new(ErrorCode::LogFenced, detail),
+    }
+}

@@ -1,0 +1,203 @@
+//! A topic as an endless event stream (`text/event-stream`, WHATWG HTML §9.2), with resume.
+//!
+//! The stream is pulled: the next chunk is read when the socket has taken the last one, so a reader that stalls costs
+//! its socket's buffers and one chunk, and is never cut for being slow. It ends when the reader goes.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderName, HeaderValue, header};
+use levada_api::{Gap, Problem, Rendering};
+use levada_engine::{FetchError, Positions, TopicReader};
+use levada_log::Damage;
+use levada_model::{Offset, PartitionIndex};
+use tokio::time::Instant;
+
+use super::rendering::{gap, write_record};
+use super::walk::Records;
+use super::{EVENT_STREAM, cursor, refusal};
+
+/// Most records of one chunk.
+const CHUNK_RECORDS_MAX: usize = 500;
+/// Stored bytes of one chunk; the first batch comes whatever its size.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes after which what was written goes out.
+const PIECE_BYTES: usize = 64 << 10;
+/// What a browser waits before it connects again.
+const RETRY_MS: u32 = 1_000;
+
+/// The endless answer.
+pub(super) fn answer(reader: TopicReader, rendering: Rendering, heartbeat: Duration) -> Response {
+    let feed = Feed {
+        cursor: reader.positions(),
+        reader,
+        rendering,
+        heartbeat,
+        next_heartbeat: Instant::now() + heartbeat,
+        parts: VecDeque::new(),
+        state: State::New,
+    };
+    let events = stream::unfold(feed, |mut feed| async move {
+        let events = feed.step().await?;
+        Some((Ok::<_, Infallible>(events), feed))
+    });
+    let mut response = Body::from_stream(events).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+enum State {
+    /// Nothing was written yet.
+    New,
+    /// On and on.
+    Going,
+    /// The error was told.
+    Over,
+}
+
+struct Feed {
+    reader: TopicReader,
+    /// Behind everything that was written.
+    cursor: Positions,
+    rendering: Rendering,
+    heartbeat: Duration,
+    next_heartbeat: Instant,
+    /// What was read and is not written yet.
+    parts: VecDeque<Part>,
+    state: State,
+}
+
+/// A read of one partition on its way into events.
+struct Part {
+    partition: PartitionIndex,
+    records: Records,
+    gaps: VecDeque<(Damage, Gap)>,
+    next_offset: Offset,
+}
+
+impl Feed {
+    /// The next events; none after an error.
+    async fn step(&mut self) -> Option<Bytes> {
+        let mut out = Vec::new();
+        match self.state {
+            State::Over => return None,
+            // An id without data reaches the reader's memory and no listener (§9.2.6): who is cut before the first
+            // record resumes from here all the same.
+            State::New => {
+                self.state = State::Going;
+                out.extend_from_slice(format!("retry: {RETRY_MS}\n").as_bytes());
+                self.end_event(&mut out);
+                return Some(out.into());
+            }
+            State::Going => {}
+        }
+        if self.parts.is_empty()
+            && let Err(error) = self.read_on().await
+        {
+            self.fail(&mut out, &refusal::fetch(&error));
+            return Some(out.into());
+        }
+        if let Err(error) = self.write(&mut out) {
+            self.fail(&mut out, &refusal::records(&error));
+        }
+        if Instant::now() >= self.next_heartbeat {
+            self.next_heartbeat = Instant::now() + self.heartbeat;
+            out.extend_from_slice(b"event: heartbeat\ndata: {}\n");
+            self.end_event(&mut out);
+        }
+        Some(out.into())
+    }
+
+    /// Reads the next chunk; comes back empty only when a heartbeat is due.
+    async fn read_on(&mut self) -> Result<(), FetchError> {
+        loop {
+            let wait = self.next_heartbeat.saturating_duration_since(Instant::now());
+            let chunk = self.reader.next(CHUNK_RECORDS_MAX, CHUNK_BYTES, wait).await?;
+            self.parts = chunk.parts.into_iter().map(Part::new).collect();
+            if !self.parts.is_empty() || Instant::now() >= self.next_heartbeat {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes what was read until the piece is full.
+    fn write(&mut self, out: &mut Vec<u8>) -> Result<(), levada_log::RecordsError> {
+        while let Some(mut part) = self.parts.pop_front() {
+            let is_done = self.write_part(&mut part, out)?;
+            if !is_done {
+                self.parts.push_front(part);
+                return Ok(());
+            }
+        }
+        // The reader also knows of partitions that gave nothing yet.
+        self.cursor = self.reader.positions();
+        Ok(())
+    }
+
+    /// Writes one partition's events; false where the piece was full before.
+    fn write_part(&mut self, part: &mut Part, out: &mut Vec<u8>) -> Result<bool, levada_log::RecordsError> {
+        while let Some(record) = part.records.next() {
+            let record = record?;
+            self.write_gaps(part, record.0.offset, out);
+            out.extend_from_slice(b"event: record\ndata: ");
+            write_record(out, part.partition, &record, self.rendering);
+            out.push(b'\n');
+            self.moved(part.partition, record.0.offset.advance(1));
+            self.end_event(out);
+            if out.len() >= PIECE_BYTES {
+                return Ok(false);
+            }
+        }
+        self.write_gaps(part, part.next_offset, out);
+        self.moved(part.partition, part.next_offset);
+        Ok(true)
+    }
+
+    /// Tells the gaps that end at `until` or before.
+    fn write_gaps(&mut self, part: &mut Part, until: Offset, out: &mut Vec<u8>) {
+        while let Some((lost, gap)) = part.gaps.pop_front_if(|(lost, _)| lost.to <= until) {
+            out.extend_from_slice(b"event: gap\ndata: ");
+            serde_json::to_writer(&mut *out, &gap).expect("a gap is plain data");
+            out.push(b'\n');
+            self.moved(part.partition, lost.to);
+            self.end_event(out);
+        }
+    }
+
+    fn moved(&mut self, partition: PartitionIndex, next: Offset) {
+        match self.cursor.next.binary_search_by_key(&partition, |(partition, _)| *partition) {
+            Ok(at) => self.cursor.next[at].1 = next,
+            Err(at) => self.cursor.next.insert(at, (partition, next)),
+        }
+    }
+
+    fn end_event(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(cursor::encode(&self.cursor).as_bytes());
+        out.extend_from_slice(b"\n\n");
+    }
+
+    /// The last event.
+    fn fail(&mut self, out: &mut Vec<u8>, problem: &Problem) {
+        self.state = State::Over;
+        out.extend_from_slice(b"event: error\ndata: ");
+        serde_json::to_writer(&mut *out, problem).expect("a problem is plain data");
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+impl Part {
+    fn new(fetched: levada_engine::Fetched) -> Self {
+        let gaps = fetched.gaps.iter().map(|lost| (*lost, gap(&fetched, *lost))).collect();
+        let (partition, next_offset) = (fetched.partition, fetched.next_offset);
+        Self { partition, records: Records::new(fetched), gaps, next_offset }
+    }
+}

@@ -1,0 +1,32 @@
+//! The engine's errors of a read as problems.
+
+use levada_api::{ErrorCode, Problem};
+use levada_engine::FetchError;
+use levada_log::RecordsError;
+
+use crate::refusal::denied;
+
+/// A read that was refused or ended.
+pub(super) fn fetch(error: &FetchError) -> Problem {
+    let problem = |code| Problem::new(code, error.to_string());
+    match error {
+        FetchError::Denied(error) => denied(error),
+        FetchError::NotFound(_) => problem(ErrorCode::TopicNotFound),
+        FetchError::NoPartition { .. } => problem(ErrorCode::PartitionNotFound),
+        FetchError::BelowStart { log_start_offset, .. } => {
+            problem(ErrorCode::OffsetOutOfRange).with(|m| m.log_start_offset = Some(log_start_offset.0))
+        }
+        FetchError::BeyondEnd { high_watermark, .. } => {
+            problem(ErrorCode::OffsetBeyondEnd).with(|m| m.high_watermark = Some(high_watermark.0))
+        }
+        FetchError::OtherTopic { .. } => problem(ErrorCode::CursorGone),
+        FetchError::Storage(_) => problem(ErrorCode::StorageFailed),
+        FetchError::Closing => problem(ErrorCode::ShuttingDown),
+    }
+}
+
+/// A stored batch whose checksum is right cannot be taken apart: it was stored by a bug.
+pub(super) fn records(error: &RecordsError) -> Problem {
+    tracing::error!(%error, "a stored batch cannot be taken apart");
+    Problem::new(ErrorCode::Internal, "a stored batch cannot be taken apart; the broker's log says more")
+}

@@ -1,0 +1,218 @@
+//! Answers made of records, written piece by piece: a reader that stalls holds up one piece, not the whole.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http_body::{Frame, SizeHint};
+use levada_api::{Gap, GapCause, Problem, RecordOut, Rendering, ValueForm};
+use levada_engine::{Fetched, Isolation};
+use levada_log::{Damage, RecordRef, RecordsError};
+use levada_model::{Offset, PartitionIndex, TimestampType};
+
+use super::walk::Records;
+use super::{NDJSON, RECORD_BATCH, refusal};
+use crate::extract::Params;
+
+/// Bytes after which a piece of an answer is full. An answer that fits into one has a Content-Length.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Reads `format=`.
+pub(super) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
+    let form = params.value("format", |text| match text {
+        "text" => Ok(ValueForm::Text),
+        "base64" => Ok(ValueForm::Base64),
+        _ => Err("text or base64"),
+    })?;
+    Ok(form.unwrap_or_default())
+}
+
+/// Reads `isolation=`.
+pub(super) fn isolation(params: &mut Params) -> Result<Isolation, Problem> {
+    let isolation = params.value("isolation", |text| match text {
+        "read_committed" => Ok(Isolation::ReadCommitted),
+        "read_uncommitted" => Ok(Isolation::ReadUncommitted),
+        _ => Err("read_committed or read_uncommitted"),
+    })?;
+    Ok(isolation.unwrap_or_default())
+}
+
+/// Writes one record of `partition`.
+pub(super) fn write_record(
+    out: &mut Vec<u8>,
+    partition: PartitionIndex,
+    (record, timestamp_type): &(RecordRef, TimestampType),
+    rendering: Rendering,
+) {
+    let place = RecordOut {
+        partition,
+        offset: record.offset,
+        timestamp: record.timestamp,
+        timestamp_type: *timestamp_type,
+        record: &record.record,
+    };
+    place.write_json(rendering, out);
+}
+
+/// Records as lines.
+pub(super) fn ndjson(fetched: Fetched, form: ValueForm) -> Result<Response, Problem> {
+    let marks = marks(&fetched, fetched.next_offset);
+    let lines = Pieces { around: Around::Lines, reads: VecDeque::from([Records::new(fetched)]), form, is_first: true };
+    let mut response = body_of(lines, Vec::new(), Vec::new())?;
+    response.headers_mut().extend(marks);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON));
+    Ok(response)
+}
+
+/// Records as the list in a JSON object, whose other members are `rest` (`"name":value,…`).
+pub(super) fn json(reads: Vec<Fetched>, form: ValueForm, rest: &str) -> Result<Response, Problem> {
+    let gaps: Vec<Gap> = reads.iter().flat_map(gaps).collect();
+    let gaps = if gaps.is_empty() {
+        String::new()
+    } else {
+        format!("\"gaps\":{},", serde_json::to_string(&gaps).expect("gaps are plain data"))
+    };
+    let reads = reads.into_iter().map(Records::new).collect();
+    let list = Pieces { around: Around::List, reads, form, is_first: true };
+    let mut response = body_of(list, b"{\"records\":[".to_vec(), format!("],{gaps}{rest}}}").into_bytes())?;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(super::JSON));
+    Ok(response)
+}
+
+/// Stored batches as they are, without a copy. All of their records count, so the next offset is behind the last.
+pub(super) fn batches(fetched: Fetched) -> Response {
+    let behind = fetched.batches.last().map(|batch| batch.header().next_offset());
+    let marks = marks(&fetched, behind.map_or(fetched.next_offset, |behind| behind.max(fetched.next_offset)));
+    let frames: VecDeque<Bytes> = fetched.batches.iter().map(|batch| batch.bytes().clone()).collect();
+    let mut response =
+        Body::new(Frames { left: frames.iter().map(|frame| frame.len() as u64).sum(), frames }).into_response();
+    response.headers_mut().extend(marks);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(RECORD_BATCH));
+    response
+}
+
+/// What cannot be read any more on the way of a read.
+pub(super) fn gaps(fetched: &Fetched) -> impl Iterator<Item = Gap> + '_ {
+    fetched.gaps.iter().map(|lost| gap(fetched, *lost))
+}
+
+pub(super) fn gap(fetched: &Fetched, lost: Damage) -> Gap {
+    let cause = if lost.to <= fetched.log_start_offset { GapCause::Removed } else { GapCause::Damaged };
+    Gap { partition: fetched.partition.0, from: lost.from.0, to: lost.to.0, cause }
+}
+
+/// The marks of a read as headers, for the forms whose body has no place for them.
+fn marks(fetched: &Fetched, next_offset: Offset) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, offset) in [
+        ("levada-next-offset", next_offset),
+        ("levada-high-watermark", fetched.high_watermark),
+        ("levada-last-stable-offset", fetched.last_stable_offset),
+        ("levada-log-start-offset", fetched.log_start_offset),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from(offset.0));
+    }
+    let gaps: Vec<Gap> = gaps(fetched).collect();
+    if !gaps.is_empty() {
+        let text = serde_json::to_string(&gaps).expect("gaps are plain data");
+        headers.insert("levada-gaps", HeaderValue::try_from(text).expect("JSON of numbers and words is ASCII"));
+    }
+    headers
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Around {
+    /// A line break behind each record.
+    Lines,
+    /// A comma between two records.
+    List,
+}
+
+/// Reads turned into text, a piece at a time.
+struct Pieces {
+    around: Around,
+    reads: VecDeque<Records>,
+    form: ValueForm,
+    is_first: bool,
+}
+
+impl Pieces {
+    /// Writes on until the piece is full; false at the end.
+    fn fill(&mut self, out: &mut Vec<u8>) -> Result<bool, RecordsError> {
+        let rendering = Rendering { form: self.form, one_line: self.around == Around::Lines };
+        while let Some(read) = self.reads.front_mut() {
+            let partition = read.marks().partition;
+            for record in read.by_ref() {
+                if self.around == Around::List && !std::mem::take(&mut self.is_first) {
+                    out.push(b',');
+                }
+                write_record(out, partition, &record?, rendering);
+                if self.around == Around::Lines {
+                    out.push(b'\n');
+                }
+                if out.len() >= PIECE_BYTES {
+                    return Ok(true);
+                }
+            }
+            self.reads.pop_front();
+        }
+        Ok(false)
+    }
+}
+
+/// The first piece is written before the answer begins, so that what cannot be taken apart is a problem where it can be.
+fn body_of(mut pieces: Pieces, mut first: Vec<u8>, end: Vec<u8>) -> Result<Response, Problem> {
+    if !pieces.fill(&mut first).map_err(|error| refusal::records(&error))? {
+        first.extend_from_slice(&end);
+        return Ok(Body::from(first).into_response());
+    }
+    let on = stream::unfold(Some((pieces, first, end)), |left| async move {
+        let (mut pieces, piece, end) = left?;
+        // The piece that was written last goes out; the next one is written when this one is gone.
+        if !piece.is_empty() {
+            return Some((Ok(Bytes::from(piece)), Some((pieces, Vec::new(), end))));
+        }
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        match pieces.fill(&mut piece) {
+            Ok(true) => Some((Ok(Bytes::from(piece)), Some((pieces, Vec::new(), end)))),
+            Ok(false) => {
+                piece.extend_from_slice(&end);
+                Some((Ok(Bytes::from(piece)), None))
+            }
+            // Cutting the connection is the one way left to say that the answer is not whole.
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    Ok(Body::from_stream(on).into_response())
+}
+
+/// A body of shared bytes whose length is known.
+struct Frames {
+    frames: VecDeque<Bytes>,
+    left: u64,
+}
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.frames.pop_front();
+        self.left -= next.as_ref().map_or(0, |frame| frame.len() as u64);
+        Poll::Ready(next.map(|frame| Ok(Frame::data(frame))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
