@@ -1,1 +1,91 @@
-fn main() {}
+//! `levada`, the one program: the server, and everything that talks to one. Here are the command line's outline, its
+//! exit codes (1 failure, 2 usage) and nothing of what the commands do.
+
+mod bench;
+mod completions;
+mod config;
+mod consume;
+mod demo;
+mod failure;
+mod group;
+mod line;
+mod log;
+mod output;
+mod produce;
+mod segment;
+mod serve;
+mod topic;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use levada_client::Client;
+use output::{Format, Printer};
+
+/// A durable, partitioned log over plain HTTP.
+#[derive(Debug, Parser)]
+#[command(name = "levada", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    /// Where the server answers.
+    #[arg(long, global = true, env = "LEVADA_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// How to print results.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    output: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(Box<serve::ServeCommand>),
+    /// Create, look at, change and delete topics.
+    #[command(subcommand)]
+    Topic(topic::TopicCommand),
+    /// Send lines as records.
+    Produce(produce::ProduceCommand),
+    /// Read records.
+    Consume(consume::ConsumeCommand),
+    /// Look at and set the offsets of consumer groups.
+    #[command(subcommand)]
+    Group(group::GroupCommand),
+    /// Read log files offline, without a server.
+    #[command(subcommand)]
+    Log(log::LogCommand),
+    /// Measure a server, in the manner of Kafka's perf tools.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Print a completion script for a shell.
+    Completions(completions::CompletionsCommand),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failure::report(&error.into()),
+    };
+    let result = runtime.block_on(run(cli));
+    // A thread may still wait for standard input; nothing that counts is left undone.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let printer = Printer::new(cli.output);
+    let client = || Client::new(&cli.url);
+    match cli.command {
+        Command::Serve(command) => serve::run(*command, printer).await,
+        Command::Topic(command) => topic::run(command, &client()?, printer).await,
+        Command::Produce(command) => produce::run(command, client()?, printer).await,
+        Command::Consume(command) => consume::run(command, &client()?, printer).await,
+        Command::Group(command) => group::run(command, &client()?, printer).await,
+        Command::Log(command) => log::run(command, printer),
+        Command::Bench(command) => bench::run(command, &cli.url, printer).await,
+        Command::Completions(command) => completions::run(&command),
+    }
+}

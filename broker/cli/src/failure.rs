@@ -1,0 +1,66 @@
+//! How a failed command ends: what it says, and its exit code.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use levada_api::ErrorCode;
+use levada_client::ClientError;
+
+use crate::output::note;
+
+/// The command line or the configuration is wrong, so nothing was tried.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Usage {}
+
+/// Says what went wrong; a reader that closed its pipe has got what it wanted.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    let io_error = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    if io_error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    match error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()) {
+        // Its text says it all; below it are only the library's words.
+        Some(known) => note(format!("error: {}{}", before(error, known), known)),
+        None => note(format!("error: {error:#}")),
+    }
+    if let Some(hint) = hint(error) {
+        note(format!("hint: {hint}"));
+    }
+    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+}
+
+/// What was being done when the client's error came.
+fn before(error: &anyhow::Error, known: &ClientError) -> String {
+    let outer =
+        error.chain().take_while(|cause| !cause.downcast_ref::<ClientError>().is_some_and(|e| std::ptr::eq(e, known)));
+    outer.map(|cause| format!("{cause}: ")).collect()
+}
+
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    let known = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>())?;
+    match known {
+        ClientError::Unreachable { .. } => Some("another address is named by --url or LEVADA_URL"),
+        ClientError::Unexpected { .. } => Some("is that address a Levada server of the same version?"),
+        ClientError::Refused { problem, .. } => match problem.code {
+            ErrorCode::TopicNotFound => {
+                Some("`levada topic list` shows what there is, `levada topic create NAME` makes one")
+            }
+            ErrorCode::PartitionNotFound => Some("`levada topic describe NAME` shows its partitions"),
+            ErrorCode::OffsetOutOfRange | ErrorCode::OffsetBeyondEnd => {
+                Some("`levada topic describe NAME` shows first and last offsets")
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}

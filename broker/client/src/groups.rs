@@ -1,0 +1,32 @@
+//! A consumer group's committed offsets.
+
+use levada_api::{GroupOffset, GroupOffsets, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
+use reqwest::Method;
+
+use crate::{Client, ClientError};
+
+impl Client {
+    /// A group's committed offsets.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn group_offsets(&self, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
+        let request = self.request(Method::GET, &["v1", "groups", group, "offsets"])?;
+        Ok(self.send_for_json::<GroupOffsets>(request).await?.offsets)
+    }
+
+    /// Sets a group's committed offsets, or (with `dry_run`) tells what would be set.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_group_offsets(
+        &self,
+        group: &str,
+        offsets: Vec<SetGroupOffset>,
+        dry_run: bool,
+    ) -> Result<Vec<GroupOffset>, ClientError> {
+        let request = self.request(Method::PUT, &["v1", "groups", group, "offsets"])?;
+        let request = request.json(&SetGroupOffsets { offsets, dry_run });
+        Ok(self.send_for_json::<SetGroupOffsetsResult>(request).await?.offsets)
+    }
+}

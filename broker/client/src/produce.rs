@@ -1,0 +1,171 @@
+//! Storing records: as JSON, as a stream of lines, as a raw body, and as record batches. Each call is one request; the
+//! [`Producer`](crate::Producer) gathers and retries.
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use levada_api::{LineAnswer, Placed, ProduceAnswer, RawAnswer};
+use reqwest::header::{CONTENT_TYPE, HeaderName};
+use reqwest::{Body, Method, RequestBuilder};
+use serde::Serialize;
+
+use crate::lines::Lines;
+use crate::{Client, ClientError, NewRecord};
+
+/// When the server answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// When all in-sync replicas have the records.
+    #[default]
+    All,
+    /// When the leader has them as durably as the topic asks for.
+    Leader,
+    /// At once; the answer then has no offsets.
+    None,
+}
+
+impl Acks {
+    /// The word of the interface.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Leader => "leader",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Beside the body of a raw record.
+#[derive(Clone, Debug, Default)]
+pub struct RawOptions {
+    /// The key.
+    pub key: Option<String>,
+    /// Where to.
+    pub partition: Option<u32>,
+    /// Milliseconds since 1970.
+    pub timestamp: Option<i64>,
+    /// The body's media type, kept as header `content-type`.
+    pub content_type: Option<String>,
+    /// Each is sent as `Record-Header-NAME`.
+    pub headers: Vec<(String, String)>,
+    /// The same key again stores nothing again.
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    records: &'a [NewRecord],
+}
+
+impl Client {
+    /// Stores records with one JSON request.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; one wrong record refuses all.
+    pub async fn produce(&self, topic: &str, records: &[NewRecord], acks: Acks) -> Result<ProduceAnswer, ClientError> {
+        self.produce_with_key(topic, records, acks, None).await
+    }
+
+    /// The same with an `Idempotency-Key`: sent again, it is stored once.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce).
+    pub async fn produce_with_key(
+        &self,
+        topic: &str,
+        records: &[NewRecord],
+        acks: Acks,
+        idempotency_key: Option<&str>,
+    ) -> Result<ProduceAnswer, ClientError> {
+        let body = serde_json::to_vec(&Request { records })?;
+        let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, "application/json").body(body);
+        let request = with_key(request, idempotency_key);
+        let answer: ProduceAnswer = self.send_for_json(request).await?;
+        if answer.records.len() != records.len() {
+            let detail = format!("{} answers to {} records", answer.records.len(), records.len());
+            return Err(self.unexpected(200, detail));
+        }
+        Ok(answer)
+    }
+
+    /// Stores whole record batches (v2) in one partition, as they are.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn produce_batches(
+        &self,
+        topic: &str,
+        partition: u32,
+        batches: Bytes,
+        acks: Acks,
+    ) -> Result<ProduceAnswer, ClientError> {
+        let request = self.records_request(topic, acks)?.query(&[("partition", partition)]);
+        self.send_for_json(request.header(CONTENT_TYPE, crate::RECORD_BATCH_TYPE).body(batches)).await
+    }
+
+    /// Stores one record whose value is `body`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn produce_raw(
+        &self,
+        topic: &str,
+        body: impl Into<Body>,
+        options: &RawOptions,
+    ) -> Result<Placed, ClientError> {
+        let mut request = self.request(Method::POST, &["v1", "topics", topic, "raw"])?.body(body);
+        if let Some(key) = &options.key {
+            request = request.query(&[("key", key)]);
+        }
+        if let Some(partition) = options.partition {
+            request = request.query(&[("partition", partition)]);
+        }
+        if let Some(timestamp) = options.timestamp {
+            request = request.query(&[("timestamp", timestamp)]);
+        }
+        if let Some(content_type) = &options.content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        for (name, value) in &options.headers {
+            request = request.header(format!("Record-Header-{name}"), value);
+        }
+        let request = with_key(request, options.idempotency_key.as_deref());
+        Ok(self.send_for_json::<RawAnswer>(request).await?.placed)
+    }
+
+    /// Sends records as one stream of lines, of any length, and answers with a stream of what became of each. A line
+    /// that is wrong is refused alone. Only a stream that ends with a [`LineAnswer::Done`] that is `done` was read whole.
+    ///
+    /// # Errors
+    /// When the stream as a whole is refused; what happens later comes through the answer.
+    pub async fn produce_stream<S: Stream<Item = NewRecord> + Send + 'static>(
+        &self,
+        topic: &str,
+        records: S,
+        acks: Acks,
+    ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + use<S>, ClientError> {
+        let lines = records.map(|record| record.to_line());
+        let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, crate::NDJSON_TYPE);
+        let response = self.send(request.body(Body::wrap_stream(lines))).await?;
+        let client = self.clone();
+        Ok(Lines::new(response).into_stream().map(move |line| match line {
+            Ok(line) => {
+                serde_json::from_slice(&line).map_err(|error| client.unexpected(200, format!("in a line: {error}")))
+            }
+            Err(error) => Err(client.failure(error)),
+        }))
+    }
+
+    fn records_request(&self, topic: &str, acks: Acks) -> Result<RequestBuilder, ClientError> {
+        let request = self.request(Method::POST, &["v1", "topics", topic, "records"])?;
+        Ok(if acks == Acks::All { request } else { request.query(&[("acks", acks.as_str())]) })
+    }
+}
+
+fn with_key(request: RequestBuilder, key: Option<&str>) -> RequestBuilder {
+    const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+    match key {
+        Some(key) => request.header(IDEMPOTENCY_KEY, key),
+        None => request,
+    }
+}

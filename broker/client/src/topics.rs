@@ -1,0 +1,106 @@
+//! Topics: create, list, describe, alter, delete, truncate.
+
+use std::collections::BTreeMap;
+
+use levada_api::{AlterTopic, CreateTopic, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedTopic};
+use reqwest::Method;
+use reqwest::header::{ETAG, IF_MATCH};
+use serde_json::Value;
+
+use crate::{Client, ClientError};
+
+impl Client {
+    /// Creates a topic.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `topic-exists` where there is one.
+    pub async fn create_topic(
+        &self,
+        name: &str,
+        partitions: u32,
+        config: BTreeMap<String, Value>,
+    ) -> Result<Topic, ClientError> {
+        let body = CreateTopic { name: name.to_owned(), partitions, config };
+        self.send_for_json(self.request(Method::POST, &["v1", "topics"])?.json(&body)).await
+    }
+
+    /// All topics by name, page by page.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn topics(&self) -> Result<Vec<Topic>, ClientError> {
+        let mut topics = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut request = self.request(Method::GET, &["v1", "topics"])?;
+            if let Some(cursor) = &cursor {
+                request = request.query(&[("cursor", cursor)]);
+            }
+            let page: TopicList = self.send_for_json(request).await?;
+            topics.extend(page.topics);
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(topics),
+            }
+        }
+    }
+
+    /// One topic.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn topic(&self, name: &str) -> Result<Topic, ClientError> {
+        self.send_for_json(self.request(Method::GET, &["v1", "topics", name])?).await
+    }
+
+    /// One topic with its ETag, for [`alter_topic`](Self::alter_topic).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn topic_with_etag(&self, name: &str) -> Result<(Topic, String), ClientError> {
+        let response = self.send(self.request(Method::GET, &["v1", "topics", name])?).await?;
+        let status = response.status().as_u16();
+        let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
+        let body = response.bytes().await.map_err(|error| self.failure(error))?;
+        let topic = serde_json::from_slice(&body).map_err(|error| self.unexpected(status, error.to_string()))?;
+        Ok((topic, etag))
+    }
+
+    /// Changes a topic; with an ETag only if it is still what that ETag names.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn alter_topic(
+        &self,
+        name: &str,
+        change: &AlterTopic,
+        if_match: Option<&str>,
+    ) -> Result<Topic, ClientError> {
+        let mut request = self.request(Method::PATCH, &["v1", "topics", name])?.json(change);
+        if let Some(etag) = if_match {
+            request = request.header(IF_MATCH, etag);
+        }
+        self.send_for_json(request).await
+    }
+
+    /// Deletes a topic with all its records.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete_topic(&self, name: &str) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, &["v1", "topics", name])?).await.map(drop)
+    }
+
+    /// Removes the records before the offsets named.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn truncate_topic(
+        &self,
+        name: &str,
+        offsets: Vec<TruncateBefore>,
+    ) -> Result<TruncatedTopic, ClientError> {
+        let request = self.request(Method::POST, &["v1", "topics", name, "truncate"])?;
+        self.send_for_json(request.json(&TruncateTopic { offsets })).await
+    }
+}
