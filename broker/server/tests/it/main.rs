@@ -11,5 +11,7 @@ mod harness;
 mod heads;
 mod hosts;
 mod life;
+mod produce;
 mod raw;
+mod read;
 mod scenarios;
