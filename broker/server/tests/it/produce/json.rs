@@ -124,7 +124,10 @@ async fn deep_json_is_refused_and_costs_nothing() {
     }
     produce(&harness, "t", "[".repeat(100_000)).await.expect(400);
     assert_eq!(count(&harness, "t").await, 1);
-    assert!(read(&harness, "t", 0, "").await["records"][0]["value"].is_array());
+    // Our own reader of JSON gives up at 128 for the whole answer, so only the value is looked at.
+    let answer = harness.stream(harness.request(Method::GET, "/v1/topics/t/partitions/0/records")).await;
+    let text = answer.text().await.expect("a whole body");
+    assert!(text.contains(&format!("\"value\":{},", nested(128))), "{text}");
 }
 
 /// Case PC-08.
@@ -146,7 +149,8 @@ async fn records_over_the_topics_limit_are_named_with_limit_and_setting() {
     let harness = Harness::start(|_| {}).await;
     topic(&harness, "t", 1, json!({ "max.message.bytes": 10 })).await;
     store(&harness, "t", &["1234567890"]).await;
-    let body = json!({ "records": [{ "value": 1 }, { "value_text": "12345678901" }, { "key": "k", "value": 1234567890 }] });
+    let body =
+        json!({ "records": [{ "value": 1 }, { "value_text": "12345678901" }, { "key": "k", "value": 1234567890 }] });
     let problem = produce(&harness, "t", body.to_string()).await.expect(413).json();
     assert_eq!((&problem["code"], &problem["limit"]), (&json!("record-too-large"), &json!("max.message.bytes")));
     assert_eq!(problem["limit_value"], 10);
