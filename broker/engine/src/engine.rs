@@ -66,6 +66,8 @@ pub struct Stats {
     pub partitions: u64,
     /// Bytes of all log segments.
     pub log_bytes: u64,
+    /// Appends that wait for their partition's owner.
+    pub waiting_appends: u64,
     /// Records appended.
     pub appended_records: u64,
     /// Bytes of batches appended.
@@ -204,6 +206,7 @@ impl Engine {
         for topic in topics.iter() {
             for partition in topic.state().partitions() {
                 stats.partitions += 1;
+                stats.waiting_appends += partition.waiting_appends() as u64;
                 stats.log_bytes += partition.size_bytes();
                 stats.damaged_ranges += partition.reader().damage().len() as u64;
             }

@@ -27,7 +27,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Describe the cluster
-#[utoipa::path(get, path = "/v1/cluster", tag = "Cluster",
+#[utoipa::path(get, path = "/v1/cluster", operation_id = "describeCluster", tag = "Cluster",
     responses((status = 200, description = "The cluster as this node sees it", body = Cluster)))]
 async fn cluster(
     OpenEngine(engine): OpenEngine,
@@ -45,7 +45,7 @@ async fn cluster(
 }
 
 /// Whether the process lives
-#[utoipa::path(get, path = "/healthz", tag = "Cluster",
+#[utoipa::path(get, path = "/healthz", operation_id = "checkAlive", tag = "Cluster",
     responses((status = 200, description = "It does", body = HealthReport)))]
 async fn alive(params: Params) -> Result<Json<HealthReport>, Refusal> {
     params.finish()?;
@@ -53,7 +53,7 @@ async fn alive(params: Params) -> Result<Json<HealthReport>, Refusal> {
 }
 
 /// Whether the broker has recovered and takes reads and writes
-#[utoipa::path(get, path = "/readyz", tag = "Cluster",
+#[utoipa::path(get, path = "/readyz", operation_id = "checkReady", tag = "Cluster",
     responses(
         (status = 200, description = "It does", body = HealthReport),
         (status = 503, description = "`starting`, `log-fenced` with the reason, or `shutting-down`"),
@@ -65,7 +65,7 @@ async fn ready(State(state): State<AppState>, params: Params) -> Result<Json<Hea
 }
 
 /// Numbers for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "Cluster",
+#[utoipa::path(get, path = "/metrics", operation_id = "readMetrics", tag = "Cluster",
     responses((status = 200, description = "OpenMetrics text", body = String,
         content_type = "application/openmetrics-text")))]
 async fn metrics(State(state): State<AppState>, params: Params) -> Result<Response, Refusal> {

@@ -20,7 +20,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Tell where a group stands
-#[utoipa::path(get, path = "/v1/groups/{group}/offsets", tag = "Consumer groups",
+#[utoipa::path(get, path = "/v1/groups/{group}/offsets", operation_id = "describeGroupOffsets", tag = "Consumer groups",
     params(("group" = String, Path, description = "The group's name; the same rule as for topics")),
     responses(
         (status = 200, description = "Its committed offsets, by topic and partition", body = GroupOffsets),
@@ -38,7 +38,7 @@ async fn offsets(
 }
 
 /// Set where a group stands, all or nothing
-#[utoipa::path(put, path = "/v1/groups/{group}/offsets", tag = "Consumer groups", request_body = SetGroupOffsets,
+#[utoipa::path(put, path = "/v1/groups/{group}/offsets", operation_id = "setGroupOffsets", tag = "Consumer groups", request_body = SetGroupOffsets,
     params(("group" = String, Path, description = "The group's name; the same rule as for topics")),
     responses(
         (status = 200, description = "What was committed, durably, or (`dry_run`) would be",
@@ -55,10 +55,7 @@ async fn set_offsets(
     params.finish()?;
     let commits = commits(&wanted.offsets)?;
     let offsets = engine.commit_group_offsets(&who, &group, commits, wanted.dry_run).await?;
-    Ok(Json(SetGroupOffsetsResult {
-        offsets: offsets.into_iter().map(committed).collect(),
-        dry_run: wanted.dry_run,
-    }))
+    Ok(Json(SetGroupOffsetsResult { offsets: offsets.into_iter().map(committed).collect(), dry_run: wanted.dry_run }))
 }
 
 /// The commits, or all names that are none, each at its place.
@@ -68,7 +65,11 @@ fn commits(wanted: &[SetGroupOffset]) -> Result<Vec<OffsetCommit>, Problem> {
     for (index, item) in wanted.iter().enumerate() {
         match TopicName::new(&item.topic) {
             Ok(topic) => {
-                commits.push(OffsetCommit { topic, partition: PartitionIndex(item.partition), offset: from(item.offset) });
+                commits.push(OffsetCommit {
+                    topic,
+                    partition: PartitionIndex(item.partition),
+                    offset: from(item.offset),
+                });
             }
             Err(error) => problem = problem.at(format!("/offsets/{index}/topic"), error.to_string()),
         }

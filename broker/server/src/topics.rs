@@ -30,7 +30,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Create a topic
-#[utoipa::path(post, path = "/v1/topics", tag = "Topics", request_body = CreateTopic,
+#[utoipa::path(post, path = "/v1/topics", operation_id = "createTopic", tag = "Topics", request_body = CreateTopic,
     responses(
         (status = 201, description = "Created, durably", body = Topic, headers(
             ("location" = String, description = "Path of the topic"),
@@ -54,7 +54,7 @@ async fn create(
 }
 
 /// List topics, by name
-#[utoipa::path(get, path = "/v1/topics", tag = "Topics",
+#[utoipa::path(get, path = "/v1/topics", operation_id = "listTopics", tag = "Topics",
     params(
         ("limit" = Option<u32>, Query, description = "Most topics; 100 by default, cut to 1000", minimum = 1),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
@@ -75,7 +75,7 @@ async fn list(
 }
 
 /// Describe a topic
-#[utoipa::path(get, path = "/v1/topics/{topic}", tag = "Topics",
+#[utoipa::path(get, path = "/v1/topics/{topic}", operation_id = "describeTopic", tag = "Topics",
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 200, description = "The topic", body = Topic,
@@ -93,7 +93,7 @@ async fn describe(
 }
 
 /// Change a topic's partitions and settings
-#[utoipa::path(patch, path = "/v1/topics/{topic}", tag = "Topics", request_body = AlterTopic,
+#[utoipa::path(patch, path = "/v1/topics/{topic}", operation_id = "alterTopic", tag = "Topics", request_body = AlterTopic,
     params(
         ("topic" = String, Path, description = "Its name"),
         ("if-match" = Option<String>, Header, description = "Change it only if it is at this version (its ETag)"),
@@ -124,7 +124,7 @@ async fn alter(
 }
 
 /// Delete a topic with all its records
-#[utoipa::path(delete, path = "/v1/topics/{topic}", tag = "Topics",
+#[utoipa::path(delete, path = "/v1/topics/{topic}", operation_id = "deleteTopic", tag = "Topics",
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 204, description = "Deleted, durably"),
@@ -143,7 +143,7 @@ async fn delete(
 }
 
 /// Move log starts up: records before the named offsets go for good
-#[utoipa::path(post, path = "/v1/topics/{topic}/truncate", tag = "Topics", request_body = TruncateTopic,
+#[utoipa::path(post, path = "/v1/topics/{topic}/truncate", operation_id = "truncateTopic", tag = "Topics", request_body = TruncateTopic,
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 200, description = "Where the partitions begin now", body = TruncatedTopic),
@@ -161,10 +161,9 @@ async fn truncate(
     params.finish()?;
     let offsets: Vec<_> = wanted.offsets.iter().map(|at| (PartitionIndex(at.partition), Offset(at.before))).collect();
     let left = engine.truncate_topic(&who, &name, offsets).await.map_err(|error| with_place(error, &wanted))?;
-    let partitions = left.into_iter().map(|left| TruncatedPartition {
-        partition: left.partition.0,
-        log_start_offset: left.log_start_offset.0,
-    });
+    let partitions = left
+        .into_iter()
+        .map(|left| TruncatedPartition { partition: left.partition.0, log_start_offset: left.log_start_offset.0 });
     Ok(Json(TruncatedTopic { partitions: partitions.collect() }))
 }
 

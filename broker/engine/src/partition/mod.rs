@@ -143,6 +143,11 @@ impl Partition {
         &self.waiters
     }
 
+    /// Appends that wait for the owner.
+    pub(crate) fn waiting_appends(&self) -> usize {
+        self.queue.lock().len()
+    }
+
     /// The one read for everyone: from the tail cache, else from the files on a thread that may block. `from` must be
     /// below `bound`, which must be a mark of this partition.
     ///

@@ -76,6 +76,11 @@ impl Queue {
         Ok(())
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// All that waits; whoever serves the queue is released if it is nothing.
     pub(super) fn take_group(&mut self) -> Option<VecDeque<Pending>> {
         if self.waiting.is_empty() {

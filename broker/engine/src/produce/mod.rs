@@ -240,7 +240,7 @@ impl Engine {
         let sent = {
             let state = topic.state();
             check_replicas(&state, request.acks)?;
-            self.check_shape(&request)?;
+            self.check_shape(&state, &request)?;
             let now = self.core.directory.now();
             let faults = check_records(&state, &request.records, now);
             if !faults.is_empty() {
@@ -310,7 +310,7 @@ impl Engine {
     }
 
     /// What can be wrong with the request as a whole.
-    fn check_shape(&self, request: &ProduceRequest) -> Result<(), ProduceError> {
+    fn check_shape(&self, state: &TopicState, request: &ProduceRequest) -> Result<(), ProduceError> {
         if request.records.is_empty() {
             return Err(ProduceError::Empty);
         }
@@ -319,6 +319,10 @@ impl Engine {
             if !self.core.producer_ids.was_given(*id) {
                 return Err(ProduceError::UnknownProducer(*id));
             }
+        }
+        // In a topic of one partition it is clear which is meant.
+        if request.expected_offset.is_some() && state.active_count > 1 {
+            one_partition(&request.records, "an expected offset")?;
         }
         Ok(())
     }

@@ -1,4 +1,12 @@
 //! The engine from outside, over the simulated disk and the real one.
 
+mod batches;
+mod fence;
+mod gate;
+mod group_commit;
+mod groups;
+mod once;
 mod produce_and_fetch;
+mod readers;
 mod support;
+mod topics;

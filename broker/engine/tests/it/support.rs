@@ -136,7 +136,7 @@ pub(crate) fn values(fetched: &Fetched) -> Vec<(u64, String)> {
     records
         .map(|record| {
             let value = record.record.value.unwrap_or_default();
-            (record.offset.0, String::from_utf8(value.to_vec()).expect("tests store text"))
+            (record.offset.0, String::from_utf8_lossy(&value).into_owned())
         })
         .collect()
 }

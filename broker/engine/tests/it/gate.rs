@@ -1,0 +1,130 @@
+//! A storage whose syncs of log files can be held back, so that tests stand in the middle of one.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+use levada_log::{File, Storage};
+use levada_model::Timestamp;
+use parking_lot::{Condvar, Mutex};
+
+use crate::support::LONG;
+
+/// Holds syncs of segments while it is shut.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    inner: Arc<dyn Storage>,
+    door: Arc<Door>,
+}
+
+#[derive(Default)]
+struct Door {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    shut: bool,
+    waiting: usize,
+}
+
+struct GatedFile {
+    inner: Arc<dyn File>,
+    door: Arc<Door>,
+}
+
+impl Gate {
+    pub(crate) fn before(inner: impl Storage) -> Self {
+        Self { inner: Arc::new(inner), door: Arc::default() }
+    }
+
+    /// From now on syncs wait.
+    pub(crate) fn shut(&self) {
+        self.door.state.lock().shut = true;
+    }
+
+    /// Lets all syncs go on.
+    pub(crate) fn open(&self) {
+        self.door.state.lock().shut = false;
+        self.door.changed.notify_all();
+    }
+
+    /// Comes back when so many syncs wait.
+    pub(crate) async fn until_waiting(&self, count: usize) {
+        let door = self.door.clone();
+        let waited = tokio::task::spawn_blocking(move || {
+            let mut state = door.state.lock();
+            while state.waiting < count {
+                assert!(!door.changed.wait_for(&mut state, LONG).timed_out(), "no sync came");
+            }
+        });
+        waited.await.expect("syncs wait");
+    }
+}
+
+impl Storage for Gate {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir(path)
+    }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.gated(path, self.inner.open(path)?))
+    }
+    fn open_existing(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.gated(path, self.inner.open_existing(path)?))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
+        self.inner.modified(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_file(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir_all(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+}
+
+impl Gate {
+    fn gated(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
+        if path.extension().is_some_and(|extension| extension == "log") {
+            Arc::new(GatedFile { inner, door: self.door.clone() })
+        } else {
+            inner
+        }
+    }
+}
+
+impl File for GatedFile {
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.inner.read_at(buf, position)
+    }
+    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        self.inner.write_at(parts, position)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.door.state.lock();
+        state.waiting += 1;
+        self.door.changed.notify_all();
+        while state.shut {
+            self.door.changed.wait(&mut state);
+        }
+        state.waiting -= 1;
+        drop(state);
+        self.inner.sync_data()
+    }
+}

@@ -1,0 +1,14 @@
+//! The server over real sockets: one binary, folders and files by behaviour.
+//!
+//! Answers of the interface go through [`harness::Harness`], which holds them against `openapi/v1.json`.
+
+mod bodies;
+mod connections;
+mod contract;
+mod cors;
+mod harness;
+mod heads;
+mod hosts;
+mod life;
+mod raw;
+mod scenarios;
