@@ -239,3 +239,168 @@ fn last_sequence(header: &BatchHeader) -> Sequence {
 fn is_expired(last_append: Timestamp, now: Timestamp, expiration_ms: i64) -> bool {
     now.0.saturating_sub(last_append.0) > expiration_ms
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_model::{LeaderEpoch, Record};
+    use proptest::prelude::{Strategy, any, prop, proptest};
+    use proptest::{prop_assert, prop_assert_eq};
+
+    use super::*;
+    use crate::{BatchBuilder, NewBatch};
+
+    const EXPIRATION_MS: i64 = 100;
+
+    fn header(id: ProducerId, epoch: i16, sequence: i32, records: usize) -> BatchHeader {
+        let producer = Some((id, ProducerEpoch(epoch), Sequence(sequence)));
+        let mut builder = BatchBuilder::new(NewBatch { producer, ..NewBatch::default() }, 0);
+        (0..records).for_each(|_| builder.push(Timestamp(0), &Record::default()));
+        *builder.finish().expect("no compression").stamp(Offset(0), LeaderEpoch(0)).header()
+    }
+
+    fn at(now: i64) -> AppendTimes {
+        AppendTimes { answered: Timestamp(now), counted: Timestamp(now) }
+    }
+
+    /// What the memory is, said the slow way: all appends that ever were.
+    #[derive(Default)]
+    struct Naive(Vec<(i16, i32, usize, Offset, i64)>);
+
+    impl Naive {
+        fn check(&self, epoch: i16, sequence: i32, records: usize, now: i64) -> Result<Verdict, String> {
+            let Some((last_epoch, last_sequence, last_records, _, last_now)) = self.0.last().copied() else {
+                return Ok(Verdict::New);
+            };
+            // An entry that expired is forgotten whole.
+            if now - last_now > EXPIRATION_MS {
+                return Ok(Verdict::New);
+            }
+            if epoch < last_epoch {
+                return Err("fenced".to_owned());
+            }
+            if epoch > last_epoch {
+                return if sequence == 0 { Ok(Verdict::New) } else { Err("expected 0".to_owned()) };
+            }
+            let of_epoch = self.0.iter().rev().take_while(|append| append.0 == epoch).take(5);
+            for (_, base, count, offset, when) in of_epoch {
+                if (*base, *count) == (sequence, records) {
+                    return Ok(Verdict::Duplicate { base_offset: *offset, timestamp: Timestamp(*when) });
+                }
+            }
+            let expected = (i64::from(last_sequence) + last_records as i64) % (1 << 31);
+            if i64::from(sequence) == expected { Ok(Verdict::New) } else { Err(format!("expected {expected}")) }
+        }
+    }
+
+    fn words(error: &AppendError) -> String {
+        match error {
+            AppendError::ProducerFenced { .. } => "fenced".to_owned(),
+            AppendError::OutOfOrderSequence { expected, .. } => format!("expected {expected}"),
+            other => other.to_string(),
+        }
+    }
+
+    /// Epoch, step from the right sequence, records, and the time since the last append.
+    fn appends() -> impl Strategy<Value = Vec<(i16, i64, usize, i64)>> {
+        let step = proptest::prop_oneof![4 => proptest::strategy::Just(0_i64), 2 => -20..20_i64];
+        prop::collection::vec((0..3_i16, step, 1..4_usize, 0..60_i64), 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn a_producer_is_judged_as_by_one_who_remembers_everything(start in any::<bool>(), appends in appends()) {
+            let id = ProducerId(7);
+            let (mut producers, mut naive) = (Producers::default(), Naive::default());
+            let (mut now, mut next_offset) = (0, 0);
+            // Near the largest sequence, so that it wraps.
+            let mut right = if start { i64::from(i32::MAX) - 3 } else { 0 };
+            let mut highest = 0;
+            for (epoch, step, records, wait) in appends {
+                now += wait;
+                if epoch > highest {
+                    right = 0;
+                }
+                let sequence = i32::try_from((right + step).rem_euclid(1 << 31)).expect("below");
+                let header = header(id, epoch, sequence, records);
+                let judged = producers.check(&header, Timestamp(now), EXPIRATION_MS).map_err(|error| words(&error));
+                prop_assert_eq!(&judged, &naive.check(epoch, sequence, records, now));
+                if judged == Ok(Verdict::New) {
+                    let expired = naive.0.last().is_some_and(|last| now - last.4 > EXPIRATION_MS);
+                    producers.expire(Timestamp(now), EXPIRATION_MS);
+                    prop_assert!(!expired || producers.is_empty());
+                    if expired {
+                        naive.0.clear();
+                    }
+                    producers.record(&header, Offset(next_offset), at(now));
+                    naive.0.push((epoch, sequence, records, Offset(next_offset), now));
+                    next_offset += records as u64;
+                    right = (i64::from(sequence) + records as i64) % (1 << 31);
+                    highest = epoch;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ids_derived_from_keys_are_told_from_ids_given_out() {
+        for hash in [0, 1, u64::MAX, 1 << 62, 1 << 63] {
+            let id = derived_producer_id(hash);
+            assert!(is_derived(id) && id.0 > 0, "{id}");
+        }
+        assert!(!is_derived(ProducerId((1 << 53) - 1)));
+        assert_ne!(derived_producer_id(1), derived_producer_id(2));
+    }
+
+    #[test]
+    fn a_key_is_answered_again_only_with_the_same_digest_and_only_until_it_expires() {
+        let mut producers = Producers::default();
+        let id = derived_producer_id(99);
+        producers.record(&header(id, 4, 1000, 2), Offset(40), at(5));
+        let check =
+            |epoch, sequence, now| producers.check(&header(id, epoch, sequence, 1), Timestamp(now), EXPIRATION_MS);
+        let repeat = Verdict::Duplicate { base_offset: Offset(40), timestamp: Timestamp(5) };
+        assert_eq!(check(4, 1000, 105).expect("a repeat"), repeat);
+        assert!(matches!(check(4, 1001, 105), Err(AppendError::KeyReused)));
+        assert!(matches!(check(5, 1000, 105), Err(AppendError::KeyReused)));
+        assert_eq!(check(4, 1001, 106).expect("expired"), Verdict::New);
+    }
+
+    #[test]
+    fn only_the_newest_keys_are_remembered() {
+        let mut producers = Producers::default();
+        let most = limits::IDEMPOTENCY_KEYS_MAX as u64;
+        let append = |offset| KeyedAppend {
+            digest: (ProducerEpoch(0), Sequence(0)),
+            base_offset: Offset(offset),
+            timestamp: Timestamp(0),
+            last_append: Timestamp(0),
+        };
+        // The oldest comes again after it expired, so it is now the newest.
+        (0..most).for_each(|n| producers.insert_key(derived_producer_id(n), append(n)));
+        producers.insert_key(derived_producer_id(0), append(most));
+        producers.insert_key(derived_producer_id(most), append(most + 1));
+        assert_eq!(producers.keys().count() as u64, most);
+        let first = producers.keys().next().map(|(id, _)| id);
+        assert_eq!(first, Some(derived_producer_id(2)));
+        let newest: Vec<_> = producers.keys().skip(limits::IDEMPOTENCY_KEYS_MAX - 2).map(|(id, _)| id).collect();
+        assert_eq!(newest, [derived_producer_id(0), derived_producer_id(most)]);
+        producers.expire(Timestamp(EXPIRATION_MS + 1), EXPIRATION_MS);
+        assert!(producers.is_empty() && producers.keys().next().is_none());
+    }
+
+    #[test]
+    fn a_marker_fences_and_leaves_the_sequence_alone() {
+        let id = ProducerId(3);
+        let mut marker = header(id, 2, 0, 1);
+        marker.attributes |= 0x30;
+        marker.base_sequence = Sequence(-1);
+        let mut producers = Producers::default();
+        producers.record(&header(id, 2, 0, 2), Offset(0), at(0));
+        assert_eq!(producers.check(&marker, Timestamp(1), EXPIRATION_MS).expect("taken"), Verdict::New);
+        producers.record(&marker, Offset(2), at(1));
+        assert_eq!(producers.check(&header(id, 2, 2, 1), Timestamp(1), EXPIRATION_MS).expect("goes on"), Verdict::New);
+        marker.producer_epoch = ProducerEpoch(1);
+        let fenced = producers.check(&marker, Timestamp(1), EXPIRATION_MS);
+        assert!(matches!(fenced, Err(AppendError::ProducerFenced { current: ProducerEpoch(2), .. })));
+    }
+}

@@ -161,9 +161,18 @@ impl Index {
             }
             stretches.push(Stretch { start: Place { position, offset }, max_timestamp });
         }
-        // A chunk replaces what is known from its first stretch on: the writer may have begun anew at an older one.
+        // A chunk goes on behind the last stretch, or takes the place of what is known from its first stretch on: the
+        // writer begins anew at an older one after a restart.
         let first = stretches.first()?.start;
-        self.stretches.retain(|known| known.start.position < first.position && known.start.offset < first.offset);
+        match self.stretches.iter().position(|known| known.start == first) {
+            Some(place) => self.stretches.truncate(place),
+            None => {
+                let last = self.stretches.last().map(|last| last.start);
+                if last.is_some_and(|last| last.position >= first.position || last.offset >= first.offset) {
+                    return None;
+                }
+            }
+        }
         self.stretches.append(&mut stretches);
         self.span = Some(span);
         Some(&bytes[body_bytes + CRC_BYTES..])

@@ -1,6 +1,10 @@
 //! A partition's log on the real file system.
 
+mod failing;
+mod housekeeping;
+mod producers;
 mod reading;
+mod times;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,18 +30,23 @@ pub(crate) fn options() -> LogOptions {
 
 /// A batch of records whose values are `values`, all of one time.
 pub(crate) fn batch_at(timestamp: i64, values: &[&str]) -> BatchBuf {
-    build(NewBatch::default(), timestamp, values)
+    build(NewBatch::default(), values.iter().map(|value| (timestamp, *value)))
 }
 
 /// A batch of an idempotent producer.
 pub(crate) fn batch_of(producer: i64, epoch: i16, sequence: i32, values: &[&str]) -> BatchBuf {
     let producer = Some((ProducerId(producer), ProducerEpoch(epoch), Sequence(sequence)));
-    build(NewBatch { producer, ..NewBatch::default() }, 0, values)
+    build(NewBatch { producer, ..NewBatch::default() }, values.iter().map(|value| (0, *value)))
 }
 
-fn build(new: NewBatch, timestamp: i64, values: &[&str]) -> BatchBuf {
+/// A batch of one record for each time.
+pub(crate) fn batch_of_times(times: &[i64]) -> BatchBuf {
+    build(NewBatch::default(), times.iter().map(|time| (*time, "value")))
+}
+
+fn build<'a>(new: NewBatch, records: impl IntoIterator<Item = (i64, &'a str)>) -> BatchBuf {
     let mut builder = BatchBuilder::new(new, 1024);
-    for value in values {
+    for (timestamp, value) in records {
         let value = Some(Bytes::copy_from_slice(value.as_bytes()));
         builder.push(Timestamp(timestamp), &Record { value, ..Record::default() });
     }

@@ -1,6 +1,8 @@
 //! Proofs that a log survives what disks do: power cuts at every point, torn and reordered blocks, flipped bits, lost
 //! and lying files. Each check is a function with a `Result`, so that planted faults can show that it finds them.
 
+mod damage;
+mod damaged_index;
 mod planted;
 mod power_cut;
 mod trace;

@@ -1,5 +1,7 @@
 //! What must hold of a log that was opened after a crash, as a function that says what does not.
 
+use std::ops::Range;
+
 use levada_log::{
     Append, Appended, Batch, Damage, LogReader, PartitionLog, PlantedFaults, SequenceCheck, SimStorage, is_derived,
 };
@@ -137,4 +139,99 @@ fn producers(model: &Model) -> Vec<ProducerId> {
     ids.sort_unstable();
     ids.dedup();
     ids
+}
+
+/// What damage may cost.
+#[derive(Clone, Debug)]
+pub(super) enum Loss {
+    Nothing,
+    /// The batches with these offsets and no others.
+    Exactly(Vec<Range<Offset>>),
+}
+
+/// After damage to a log whose every batch was synced, what was hit is lost and reported, all else is read as it was,
+/// and the log goes on behind its old end.
+pub(super) fn after_damage(
+    disk: &SimStorage,
+    model: &Model,
+    trust_clean_marker: bool,
+    loss: &Loss,
+    faults: PlantedFaults,
+) -> Result<(), String> {
+    let lost = match loss {
+        Loss::Nothing => &[][..],
+        Loss::Exactly(lost) => lost,
+    };
+    let (mut log, _) = open(disk, options(), trust_clean_marker, faults).map_err(|error| error.to_string())?;
+    let marks = log.marks();
+    ensure!(marks.log_end == model.synced_end, "ends at {}, {} was acknowledged", marks.log_end, model.synced_end);
+    // Without the checkpoint, a first segment that is gone is not missed.
+    holds_all_but(&log, model, lost)?;
+    if lost.is_empty() {
+        times_are_right(&log, model)?;
+        knows_its_producers(&mut log, model)?;
+    }
+    let batch = build(None, 5, &[b"after".to_vec()]);
+    let append = Append { batch, check: SequenceCheck::Producer, expected_offset: Some(marks.log_end) };
+    log.stage(append, LeaderEpoch(1), Timestamp(50)).map_err(|error| error.to_string())?;
+    log.write(Timestamp(50)).map_err(|error| error.to_string())?;
+    log.sync().map_err(|error| error.to_string())?;
+    let (again, _) = open(&disk.restart(), options(), false, faults).map_err(|error| error.to_string())?;
+    ensure!(again.marks() == log.marks(), "{:?} after {:?}", again.marks(), log.marks());
+    holds_all_but(&again, model, lost)
+}
+
+/// All batches but the lost ones are read, from each offset, and the lost ones are reported.
+fn holds_all_but(log: &PartitionLog, model: &Model, lost: &[Range<Offset>]) -> Result<(), String> {
+    let reader = log.reader();
+    let end = model.synced_end;
+    let is_lost = |offset: Offset| lost.iter().any(|range| range.contains(&offset));
+    let start = log.marks().log_start;
+    let expected: Vec<Batch> =
+        model.batches.iter().filter(|batch| !is_lost(batch.header().base_offset)).cloned().collect();
+    for max_bytes in [300, 1 << 20] {
+        let (mut batches, gaps) = read_all(&reader, start, end, max_bytes)?;
+        batches.retain(|batch| batch.header().base_offset < end);
+        ensure!(batches == expected, "{} batches are read, {} were expected", batches.len(), expected.len());
+        let reported = |offset: Offset| gaps.iter().any(|gap| gap.from <= offset && offset < gap.to);
+        for offset in (start.0..end.0).map(Offset) {
+            ensure!(reported(offset) == is_lost(offset), "{offset}: gaps {gaps:?}, lost {lost:?}");
+        }
+    }
+    let damage = reader.damage();
+    for offset in (start.0..end.0).map(Offset) {
+        let chunk = reader.read(offset, 1, end).map_err(|error| error.to_string())?;
+        let at = damage.iter().any(|damage| damage.from <= offset && offset < damage.to);
+        ensure!(at == is_lost(offset), "{offset}: damage {damage:?}, lost {lost:?}");
+        match chunk.batches.first().map(Batch::header).filter(|header| header.base_offset <= offset) {
+            Some(header) => ensure!(header.next_offset() > offset, "a read of {offset} begins too early"),
+            None => ensure!(is_lost(offset) && chunk.gaps[0].from == offset, "a read of {offset} begins too late"),
+        }
+    }
+    Ok(())
+}
+
+/// The first record of each time is found where a walk over all of them finds it.
+fn times_are_right(log: &PartitionLog, model: &Model) -> Result<(), String> {
+    let end = model.synced_end;
+    let times: Vec<(Offset, Timestamp)> =
+        model.batches.iter().map(|batch| (batch.header().base_offset, batch.header().max_timestamp)).collect();
+    let last = times.last().map_or(0, |(_, time)| time.0);
+    for time in (0..last + 20).step_by(5).map(Timestamp) {
+        let naive = times.iter().find(|(_, of_batch)| *of_batch >= time).copied();
+        let found = log.reader().offset_for_time(time, end).map_err(|error| error.to_string())?;
+        ensure!(found == naive, "the first record at {time} or later is {naive:?}, not {found:?}");
+    }
+    Ok(())
+}
+
+/// Every batch that was kept is recognised as a repeat.
+pub(super) fn knows_its_producers(log: &mut PartitionLog, model: &Model) -> Result<(), String> {
+    for id in producers(model) {
+        let last = model.batches.iter().rev().find(|batch| batch.header().producer_id == Some(id));
+        let last = last.expect("it has one");
+        let is_repeat = matches!(restage(log, last)?, Appended::Duplicate { base_offset, .. } if base_offset == last.header().base_offset);
+        ensure!(is_repeat, "the last batch of {id} is stored again");
+    }
+    Ok(())
 }
