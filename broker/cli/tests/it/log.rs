@@ -12,7 +12,7 @@ use crate::program::{FEED, Printed, Server, levada};
 /// A data directory with the feed in several segments of one partition, cleanly closed.
 fn stored() -> TempDir {
     let server = Server::new(&[]);
-    let config = ["--config", "segment.bytes=65536", "--config", "compression.type=zstd"];
+    let config = ["--config", "segment.bytes=16384", "--config", "compression.type=zstd"];
     server.levada(&[&["topic", "create", "quakes"][..], &config].concat()).ok();
     server.pipe(&["produce", "quakes", "--key-pointer", "/id", "--batch", "20"], FEED).ok();
     let (status, dir) = server.terminate();
