@@ -30,10 +30,10 @@ macro_rules! codes {
     ($($name:ident = $text:literal, $status:literal, $retry:ident, $title:literal;)+) => {
         /// What went wrong. The code alone decides status, title, whether a retry may help, and the usual effect.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
         pub enum ErrorCode {
             $(
                 #[doc = $title]
-                #[serde(rename = $text)]
                 $name,
             )+
         }

@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::extract::{GroupPath, JsonBody, Params, answers_json};
+use crate::extract::{GroupPath, JsonBody, NoParams, answers_json};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -30,9 +30,8 @@ async fn offsets(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     GroupPath(group): GroupPath,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<GroupOffsets>, Refusal> {
-    params.finish()?;
     let offsets = engine.group_offsets(&who, &group).await?;
     Ok(Json(GroupOffsets { group: group.to_string(), offsets: offsets.into_iter().map(committed).collect() }))
 }
@@ -49,10 +48,9 @@ async fn set_offsets(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     GroupPath(group): GroupPath,
-    params: Params,
+    _: NoParams,
     JsonBody(wanted): JsonBody<SetGroupOffsets>,
 ) -> Result<Json<SetGroupOffsetsResult>, Refusal> {
-    params.finish()?;
     let commits = commits(&wanted.offsets)?;
     let offsets = engine.commit_group_offsets(&who, &group, commits, wanted.dry_run).await?;
     Ok(Json(SetGroupOffsetsResult { offsets: offsets.into_iter().map(committed).collect(), dry_run: wanted.dry_run }))

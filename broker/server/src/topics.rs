@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::extract::{JsonBody, Params, TopicPath, answers_json};
+use crate::extract::{JsonBody, NoParams, Params, TopicPath, answers_json};
 use crate::refusal::{Refusal, topic_name};
 use crate::state::{Caller, OpenEngine};
 
@@ -42,10 +42,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 async fn create(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    params: Params,
+    _: NoParams,
     JsonBody(new): JsonBody<CreateTopic>,
 ) -> Result<Response, Refusal> {
-    params.finish()?;
     let name = TopicName::new(&new.name).map_err(|error| topic_name(&error).at("/name", error.to_string()))?;
     let new = levada_engine::CreateTopic { name, partitions: new.partitions, config: new.config };
     let topic = engine.create_topic(&who, new).await?;
@@ -86,9 +85,8 @@ async fn describe(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
 ) -> Result<Response, Refusal> {
-    params.finish()?;
     Ok(described(engine.describe_topic(&who, &name)?))
 }
 
@@ -110,11 +108,10 @@ async fn alter(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
     headers: HeaderMap,
     JsonBody(change): JsonBody<AlterTopic>,
 ) -> Result<Response, Refusal> {
-    params.finish()?;
     let if_version = match IfMatch::read(&headers) {
         IfMatch::Absent => None,
         wanted => Some(wanted.version_of(&engine.describe_topic(&who, &name)?)?),
@@ -135,9 +132,8 @@ async fn delete(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
 ) -> Result<StatusCode, Refusal> {
-    params.finish()?;
     engine.delete_topic(&who, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -155,10 +151,9 @@ async fn truncate(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
     JsonBody(wanted): JsonBody<TruncateTopic>,
 ) -> Result<Json<TruncatedTopic>, Refusal> {
-    params.finish()?;
     let offsets: Vec<_> = wanted.offsets.iter().map(|at| (PartitionIndex(at.partition), Offset(at.before))).collect();
     let left = engine.truncate_topic(&who, &name, offsets).await.map_err(|error| with_place(error, &wanted))?;
     let partitions = left

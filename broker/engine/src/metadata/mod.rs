@@ -7,6 +7,8 @@
 mod backend;
 mod command;
 mod image;
+#[cfg(test)]
+mod naive;
 mod rows;
 mod store;
 

@@ -104,8 +104,9 @@ fn metadata(data_dir: &Path, detail: &str) -> OpenError {
     OpenError::Metadata { path: data_dir.join(FILE).display().to_string(), detail: detail.to_owned() }
 }
 
+/// Opens the file, checking all of it: it is small, and redb panics over damage that it meets later.
 fn database(backend: FileBackend) -> Result<Database, redb::DatabaseError> {
-    Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend)
+    Builder::new().set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true).create_with_backend(backend)
 }
 
 /// Makes the file under another name and renames it, so that there is none or a whole one.

@@ -216,6 +216,10 @@ impl Partition {
 
     /// Housekeeping of the log; blocks.
     pub(crate) fn maintain(&self, now: Timestamp) -> Result<Retained, Arc<StorageError>> {
+        if self.dirty.load(Ordering::Acquire) {
+            // Most of what a page-cache topic has to flush goes while appends go on.
+            self.reader.sync_ahead()?;
+        }
         let mut log = self.log.lock();
         let Some(log) = &mut *log else { return Ok(Retained::default()) };
         self.flush(log)?;

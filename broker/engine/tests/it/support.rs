@@ -142,12 +142,22 @@ pub(crate) fn values(fetched: &Fetched) -> Vec<(u64, String)> {
 }
 
 /// Everything in a partition from an offset on.
-pub(crate) async fn all(engine: &Engine, topic: &str, partition: u32, mut from: u64) -> Vec<(u64, String)> {
+pub(crate) async fn all(engine: &Engine, topic: &str, partition: u32, from: u64) -> Vec<(u64, String)> {
+    try_all(engine, topic, partition, from).await.expect("a read")
+}
+
+/// Everything in a partition from an offset on, if it can be read.
+pub(crate) async fn try_all(
+    engine: &Engine,
+    topic: &str,
+    partition: u32,
+    mut from: u64,
+) -> Result<Vec<(u64, String)>, FetchError> {
     let mut found = Vec::new();
     loop {
-        let fetched = fetch(engine, topic, partition, From::Offset(Offset(from))).await.expect("a read");
+        let fetched = fetch(engine, topic, partition, From::Offset(Offset(from))).await?;
         if fetched.next_offset == Offset(from) {
-            return found;
+            return Ok(found);
         }
         found.extend(values(&fetched));
         from = fetched.next_offset.0;

@@ -76,6 +76,17 @@ impl LogReader {
         self.state.log_start()
     }
 
+    /// Syncs the bytes of the newest segment beside the writer, so that the writer's own sync finds little left to do and
+    /// holds up nobody. No promise: what is written meanwhile may not be in it.
+    ///
+    /// # Errors
+    /// When the file system fails: as with the writer's sync, nothing more may be written then.
+    pub fn sync_ahead(&self) -> Result<(), StorageError> {
+        let segments = self.state.segments();
+        let newest = segments.last().expect("a log has a segment");
+        newest.file(&self.state)?.sync_data().map_err(StorageError::at("sync", newest.log_path()))
+    }
+
     /// Bytes of all log segments (valid bytes, without zeros written ahead or indexes). A file that cannot be measured
     /// counts nothing.
     #[must_use]

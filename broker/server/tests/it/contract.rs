@@ -34,11 +34,6 @@ impl Contract {
         Self { document, hits: Mutex::default(), validators: Mutex::default() }
     }
 
-    /// The document.
-    pub(crate) fn document(&self) -> &Value {
-        &self.document
-    }
-
     /// Panics where an answer is not what the document says. What the document does not list at all is refused with a
     /// problem.
     pub(crate) fn check(
