@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use levada_api::Placement;
 use levada_client::{Acks, Client, FetchQuery, NewRecord};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::program::Server;
@@ -44,7 +44,7 @@ impl Writer {
     }
 
     /// Writes until the server is gone.
-    async fn write(mut self, client: Client, answers: Arc<AtomicU64>) -> Self {
+    async fn write(mut self, client: Client, answers: Arc<Semaphore>) -> Self {
         loop {
             let values = self.request();
             let record = |value: &String| NewRecord::json(value.clone()).expect("it is JSON").with_key(value.clone());
@@ -59,7 +59,7 @@ impl Writer {
                 self.acked.insert((self.topic, placed.partition, offset), value);
             }
             self.next += 1;
-            answers.fetch_add(1, Ordering::Relaxed);
+            answers.add_permits(1);
         }
     }
 }
@@ -122,17 +122,15 @@ fn every_acknowledged_record_survives_kill_9_under_load() {
     let mut writers: Vec<_> = (0..WRITERS).map(new).collect();
     for kill in 1..=KILLS * soak() {
         // From one answer to a few dozen, so that the kill falls at different ages of the log.
-        let enough = 1 + kill * 7 % 40;
+        let enough = u32::try_from(1 + kill * 7 % 40).expect("small");
         writers = runtime.block_on(async {
-            let answers = Arc::new(AtomicU64::new(0));
+            let answers = Arc::new(Semaphore::new(0));
             let mut running = JoinSet::new();
             for writer in writers {
                 let client = Client::new(&server.url).expect("a good address");
                 running.spawn(writer.write(client, Arc::clone(&answers)));
             }
-            while answers.load(Ordering::Relaxed) < enough {
-                tokio::task::yield_now().await;
-            }
+            answers.acquire_many(enough).await.expect("it is never closed").forget();
             server.running.signal(rustix::process::Signal::KILL);
             running.join_all().await
         });

@@ -2,6 +2,7 @@
 //! included. `LEVADA_SOAK=N` makes the kill loop N times as long.
 
 mod bench;
+mod client;
 mod completions;
 mod config;
 mod consume;

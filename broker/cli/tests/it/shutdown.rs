@@ -1,15 +1,15 @@
 //! Ending the server: what was acknowledged is there, and a clean end says so.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use levada_client::{Acks, Client, NewRecord};
 use rustix::process::Signal;
+use tokio::sync::Semaphore;
 
 use crate::program::Server;
 
 /// Writers send one record after another until the server is gone; answers what was acknowledged: place and value.
-async fn write_until_it_ends(url: &str, acked: Arc<AtomicU64>) -> Vec<(u32, u64, String)> {
+async fn write_until_it_ends(url: &str, acked: Arc<Semaphore>) -> Vec<(u32, u64, String)> {
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..4_u64 {
         let (client, acked) = (Client::new(url).expect("a good address"), Arc::clone(&acked));
@@ -23,7 +23,7 @@ async fn write_until_it_ends(url: &str, acked: Arc<AtomicU64>) -> Vec<(u32, u64,
                     let levada_api::Placement::Placed(placed) = place else { continue };
                     stored.push((placed.partition, placed.offset.expect("acks=all tells it"), value.clone()));
                 }
-                acked.fetch_add(1, Ordering::Relaxed);
+                acked.add_permits(1);
             }
             stored
         });
@@ -35,23 +35,17 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-async fn until(acked: &AtomicU64, count: u64) {
-    while acked.load(Ordering::Relaxed) < count {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[test]
 fn sigterm_under_load_leaves_a_clean_end_and_all_that_was_acknowledged() {
     let server = Server::new(&[]);
     server.levada(&["topic", "create", "t", "--partitions", "2", "--config", "segment.bytes=16384"]).ok();
     let runtime = runtime();
-    let acked = Arc::new(AtomicU64::new(0));
+    let acked = Arc::new(Semaphore::new(0));
     let url = server.url.clone();
     let stored = runtime.block_on(async {
         let counted = Arc::clone(&acked);
         let writing = tokio::spawn(async move { write_until_it_ends(&url, counted).await });
-        until(&acked, 100).await;
+        acked.acquire_many(100).await.expect("it is never closed").forget();
         server.running.signal(Signal::TERM);
         writing.await.expect("writers do not panic")
     });
