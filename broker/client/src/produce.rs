@@ -53,8 +53,8 @@ pub struct RawOptions {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
-    records: &'a [NewRecord],
+struct Request<'a, R> {
+    records: &'a [R],
 }
 
 impl Client {
@@ -74,6 +74,16 @@ impl Client {
         &self,
         topic: &str,
         records: &[NewRecord],
+        acks: Acks,
+        idempotency_key: Option<&str>,
+    ) -> Result<ProduceAnswer, ClientError> {
+        self.produce_records(topic, records, acks, idempotency_key).await
+    }
+
+    pub(crate) async fn produce_records<R: Serialize>(
+        &self,
+        topic: &str,
+        records: &[R],
         acks: Acks,
         idempotency_key: Option<&str>,
     ) -> Result<ProduceAnswer, ClientError> {
