@@ -52,8 +52,7 @@ async fn stored(harness: &Harness) -> Bytes {
 async fn batches_are_stored_and_read_as_they_are() {
     let harness = Harness::start(|_| {}).await;
     harness.topic("t").await;
-    for compression in
-        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+    for compression in [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
     {
         let bytes = batch(NewBatch { compression, ..NewBatch::default() }, &["1", "two"]);
         let answer = send(&harness, "?partition=0", bytes).await.expect(200).json();

@@ -146,7 +146,8 @@ async fn records_over_the_topics_limit_are_named_with_limit_and_setting() {
     let harness = Harness::start(|_| {}).await;
     topic(&harness, "t", 1, json!({ "max.message.bytes": 10 })).await;
     store(&harness, "t", &["1234567890"]).await;
-    let body = json!({ "records": [{ "value": 1 }, { "value_text": "12345678901" }, { "key": "k", "value": 1234567890 }] });
+    let body =
+        json!({ "records": [{ "value": 1 }, { "value_text": "12345678901" }, { "key": "k", "value": 1234567890 }] });
     let problem = produce(&harness, "t", body.to_string()).await.expect(413).json();
     assert_eq!((&problem["code"], &problem["limit"]), (&json!("record-too-large"), &json!("max.message.bytes")));
     assert_eq!(problem["limit_value"], 10);

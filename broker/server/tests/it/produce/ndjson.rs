@@ -90,7 +90,8 @@ async fn results_are_told_as_asked_for() {
     let harness = Harness::start(|_| {}).await;
     harness.topic("t").await;
     for (query, told) in [("", 3), ("?results=all", 3), ("?results=refused", 2), ("?results=none", 1)] {
-        let answer = harness.body(Method::POST, &format!("{PATH}{query}"), MEDIA, "{\"value\":1}\nx\n").await.expect(200);
+        let answer =
+            harness.body(Method::POST, &format!("{PATH}{query}"), MEDIA, "{\"value\":1}\nx\n").await.expect(200);
         let answers = lines(&answer.body);
         assert_eq!(answers.len(), told, "{query}");
         assert_eq!(answers.last(), Some(&json!({ "done": true, "accepted": 1, "refused": 1 })));
@@ -173,7 +174,9 @@ async fn of_a_stream_that_is_cut_whole_lines_are_stored_and_no_half_one() {
     harness.topic("t").await;
     let mut raw = Raw::connect(harness.server.address()).await;
     let sent = "{\"value\":1}\n{\"value\":2}\n{\"value\":3}";
-    let head = format!("POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {MEDIA}\r\ntransfer-encoding: chunked\r\n\r\n");
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {MEDIA}\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
     raw.send(format!("{head}{:x}\r\n{sent}\r\n", sent.len())).await;
     let stored = read(&harness, "t", 0, "offset=1&wait_ms=60000").await;
     assert_eq!(stored["records"][0]["value"], 2);
@@ -183,7 +186,6 @@ async fn of_a_stream_that_is_cut_whole_lines_are_stored_and_no_half_one() {
     assert_eq!(lines(&answer.body)[0]["offset"], 2);
     assert_eq!(count(&harness, "t").await, 3);
 }
-
 
 #[tokio::test]
 async fn a_stream_that_breaks_off_says_so_in_its_last_line() {

@@ -146,7 +146,10 @@ async fn what_was_removed_before_it_was_read_is_told_as_a_gap() {
     harness.json(Method::POST, "/v1/topics/t/truncate", &before).await.expect(200);
     let mut feed = Feed::open(&harness, "", Some(&id)).await;
     let gap = feed.next().await;
-    assert_eq!((gap.name.as_str(), gap.data), ("gap", json!({ "partition": 0, "from": 0, "to": 2, "cause": "removed" })));
+    assert_eq!(
+        (gap.name.as_str(), gap.data),
+        ("gap", json!({ "partition": 0, "from": 0, "to": 2, "cause": "removed" }))
+    );
     let record = feed.next().await;
     assert_eq!((record.name.as_str(), &record.data["offset"]), ("record", &json!(2)));
     let mut behind = Feed::open(&harness, "", Some(&gap.id)).await;

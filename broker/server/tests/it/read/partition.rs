@@ -64,9 +64,18 @@ async fn offsets_outside_of_the_log_are_refused_with_its_ends() {
     assert_eq!((gone.code().as_str(), &gone.json()["log_start_offset"]), ("offset-out-of-range", &json!(2)));
     let beyond = harness.get(&format!("{PATH}?offset=4")).await.expect(416);
     assert_eq!((beyond.code().as_str(), &beyond.json()["high_watermark"]), ("offset-beyond-end", &json!(3)));
-    for bad in ["offset=-1", "offset=now", "max_records=0", "max_records=x", "wait_ms=-1", "isolation=none", "format=json",
-        "filter=module:a", "filter_config=1", "offset=1&offset=2"]
-    {
+    for bad in [
+        "offset=-1",
+        "offset=now",
+        "max_records=0",
+        "max_records=x",
+        "wait_ms=-1",
+        "isolation=none",
+        "format=json",
+        "filter=module:a",
+        "filter_config=1",
+        "offset=1&offset=2",
+    ] {
         harness.get(&format!("{PATH}?{bad}")).await.expect(400);
     }
     harness.get("/v1/topics/t/partitions/1/records").await.expect(404);
@@ -120,10 +129,14 @@ async fn lines_hold_one_record_each_and_marks_are_headers() {
     for body in ["[1,\n2]", "[1,2]", "[\r1]"] {
         harness.send(harness.request(Method::POST, "/v1/topics/t/raw").body(body)).await.expect(200);
     }
-    let request = harness.request(Method::GET, &format!("{PATH}?max_records=3")).header("accept", "application/x-ndjson");
+    let request =
+        harness.request(Method::GET, &format!("{PATH}?max_records=3")).header("accept", "application/x-ndjson");
     let answer = harness.send(request).await.expect(200);
-    let lines: Vec<Value> = String::from_utf8(answer.body.to_vec()).expect("text").lines()
-        .map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines: Vec<Value> = String::from_utf8(answer.body.to_vec())
+        .expect("text")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     assert_eq!(lines.len(), 3);
     assert_eq!((&lines[0]["value_text"], &lines[1]["value"]), (&json!("[1,\n2]"), &json!([1, 2])));
     assert_eq!(lines[2]["value_text"], "[\r1]");
@@ -187,9 +200,12 @@ async fn where_a_time_is_in_each_partition() {
     ] });
     produce(&harness, "t", body.to_string()).await.expect(200);
     let answer = harness.get("/v1/topics/t/offsets?time=1001").await.expect(200).json();
-    assert_eq!(answer, json!({ "offsets": [
+    assert_eq!(
+        answer,
+        json!({ "offsets": [
         { "partition": 0, "offset": 1, "timestamp": 2000 }, { "partition": 1, "offset": 1, "timestamp": null },
-    ] }));
+    ] })
+    );
     harness.get("/v1/topics/t/offsets").await.expect(400);
     harness.get("/v1/topics/nowhere/offsets?time=1").await.expect(404);
 }
