@@ -6,6 +6,7 @@ mod bodies;
 mod connections;
 mod contract;
 mod cors;
+mod disk;
 mod harness;
 mod heads;
 mod hosts;
