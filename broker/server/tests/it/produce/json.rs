@@ -124,7 +124,10 @@ async fn deep_json_is_refused_and_costs_nothing() {
     }
     produce(&harness, "t", "[".repeat(100_000)).await.expect(400);
     assert_eq!(count(&harness, "t").await, 1);
-    assert!(read(&harness, "t", 0, "").await["records"][0]["value"].is_array());
+    // Our own reader of JSON gives up at 128 for the whole answer, so only the value is looked at.
+    let answer = harness.stream(harness.request(Method::GET, "/v1/topics/t/partitions/0/records")).await;
+    let text = answer.text().await.expect("a whole body");
+    assert!(text.contains(&format!("\"value\":{},", nested(128))), "{text}");
 }
 
 /// Case PC-08.
