@@ -164,7 +164,7 @@ pub enum AppendFault {
     /// Too much waits for this partition; nothing was stored, try again.
     #[error("too many appends wait for partition {0}")]
     Overloaded(PartitionIndex),
-    /// The log directory is fenced. `stored` is whether it may be on the disk all the same.
+    /// The log directory is fenced.
     #[error("the log directory takes no writes: {reason}")]
     Fenced {
         /// What happened.
@@ -172,8 +172,8 @@ pub enum AppendFault {
         /// Whether the records may come back after a restart.
         possible: bool,
     },
-    /// The engine is closing or the topic was deleted meanwhile.
-    #[error("the partition is closed")]
+    /// The engine is closing, or meanwhile the topic was deleted or the partition began to retire.
+    #[error("the partition takes no more records")]
     Closed,
 }
 
