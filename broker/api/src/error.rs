@@ -30,10 +30,10 @@ macro_rules! codes {
     ($($name:ident = $text:literal, $status:literal, $retry:ident, $title:literal;)+) => {
         /// What went wrong. The code alone decides status, title, whether a retry may help, and the usual effect.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
         pub enum ErrorCode {
             $(
                 #[doc = $title]
-                #[serde(rename = $text)]
                 $name,
             )+
         }
@@ -114,7 +114,6 @@ codes! {
     LogFenced = "log-fenced", 503, retry, "The disk failed or is full: no writes are taken until a restart; reads go on.";
     Overloaded = "overloaded", 503, retry, "Too much waits already.";
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
-    CoordinatorLoading = "coordinator-loading", 503, retry, "The group's offsets are being loaded.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
 }
 

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use levada_api::ErrorCode;
 use levada_client::{Acks, Client, ClientError, Delivery, Producer, ProducerOptions};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -207,10 +208,12 @@ async fn tally(mut outcomes: mpsc::Receiver<(u64, Outcome)>, bar: ProgressBar) -
     (tally, fatal)
 }
 
+/// Whether the next record may fare better.
 fn is_about_the_record(error: &ClientError) -> bool {
-    error
-        .problem()
-        .is_some_and(|problem| !problem.retryable && problem.errors.iter().any(|e| e.pointer.starts_with("/records/")))
+    error.problem().is_some_and(|problem| {
+        problem.code == ErrorCode::BodyTooLarge
+            || problem.errors.iter().any(|fault| fault.pointer.starts_with("/records/"))
+    })
 }
 
 /// One record's refusal without the list of places: which line it is, is known better here.

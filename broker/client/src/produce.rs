@@ -53,8 +53,8 @@ pub struct RawOptions {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
-    records: &'a [NewRecord],
+struct Request<'a, R> {
+    records: &'a [R],
 }
 
 impl Client {
@@ -74,6 +74,16 @@ impl Client {
         &self,
         topic: &str,
         records: &[NewRecord],
+        acks: Acks,
+        idempotency_key: Option<&str>,
+    ) -> Result<ProduceAnswer, ClientError> {
+        self.produce_records(topic, records, acks, idempotency_key).await
+    }
+
+    pub(crate) async fn produce_records<R: Serialize>(
+        &self,
+        topic: &str,
+        records: &[R],
         acks: Acks,
         idempotency_key: Option<&str>,
     ) -> Result<ProduceAnswer, ClientError> {
@@ -130,7 +140,7 @@ impl Client {
             request = request.header(format!("Record-Header-{name}"), value);
         }
         let request = with_key(request, options.idempotency_key.as_deref());
-        Ok(self.send_for_json::<RawAnswer>(request).await?.placed)
+        Ok(self.send_for_json::<RawAnswer>(request).await?.into())
     }
 
     /// Sends records as one stream of lines, of any length, and answers with a stream of what became of each. A line

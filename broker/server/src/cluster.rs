@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::extract::{Params, answers_json};
+use crate::extract::{NoParams, answers_json};
 use crate::refusal::Refusal;
 use crate::state::OpenEngine;
 
@@ -27,14 +27,13 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Describe the cluster
-#[utoipa::path(get, path = "/v1/cluster", tag = "Cluster",
+#[utoipa::path(get, path = "/v1/cluster", operation_id = "describeCluster", tag = "Cluster",
     responses((status = 200, description = "The cluster as this node sees it", body = Cluster)))]
 async fn cluster(
     OpenEngine(engine): OpenEngine,
     State(state): State<AppState>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<Cluster>, Refusal> {
-    params.finish()?;
     let id = engine.node_id().0;
     Ok(Json(Cluster {
         cluster_id: engine.cluster_id().to_string(),
@@ -45,31 +44,28 @@ async fn cluster(
 }
 
 /// Whether the process lives
-#[utoipa::path(get, path = "/healthz", tag = "Cluster",
+#[utoipa::path(get, path = "/healthz", operation_id = "checkAlive", tag = "Cluster",
     responses((status = 200, description = "It does", body = HealthReport)))]
-async fn alive(params: Params) -> Result<Json<HealthReport>, Refusal> {
-    params.finish()?;
+async fn alive(_: NoParams) -> Result<Json<HealthReport>, Refusal> {
     Ok(Json(HealthReport { status: HealthStatus::Alive }))
 }
 
 /// Whether the broker has recovered and takes reads and writes
-#[utoipa::path(get, path = "/readyz", tag = "Cluster",
+#[utoipa::path(get, path = "/readyz", operation_id = "checkReady", tag = "Cluster",
     responses(
         (status = 200, description = "It does", body = HealthReport),
         (status = 503, description = "`starting`, `log-fenced` with the reason, or `shutting-down`"),
     ))]
-async fn ready(State(state): State<AppState>, params: Params) -> Result<Json<HealthReport>, Refusal> {
-    params.finish()?;
+async fn ready(State(state): State<AppState>, _: NoParams) -> Result<Json<HealthReport>, Refusal> {
     state.ready()?;
     Ok(Json(HealthReport { status: HealthStatus::Ready }))
 }
 
 /// Numbers for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "Cluster",
+#[utoipa::path(get, path = "/metrics", operation_id = "readMetrics", tag = "Cluster",
     responses((status = 200, description = "OpenMetrics text", body = String,
         content_type = "application/openmetrics-text")))]
-async fn metrics(State(state): State<AppState>, params: Params) -> Result<Response, Refusal> {
-    params.finish()?;
+async fn metrics(State(state): State<AppState>, _: NoParams) -> Result<Response, Refusal> {
     let page = state.metrics().page(state.engine().ok());
     Ok(([(header::CONTENT_TYPE, METRICS_TEXT)], page).into_response())
 }

@@ -33,6 +33,8 @@ use crate::gate::LocalAddress;
 const HEADERS_ON_STACK: usize = 100;
 /// Headers and bytes that hyper lets through beyond our limits, so that the refusal can be a problem.
 const HEAD_SLACK_FACTOR: usize = 4;
+/// Most bytes that hyper reads ahead (its own default), unless the head may be larger.
+const BUFFER_BYTES: usize = 400 << 10;
 /// Most time and bytes for reading on what a refused request still sends, so that its client gets to read the answer.
 const LINGERING: (Duration, usize) = (Duration::from_secs(2), 64 << 20);
 /// Pause after the system could not give a connection, for want of file descriptors mostly.
@@ -70,7 +72,8 @@ impl Acceptor {
     ) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(None);
-        http.max_buf_size((HEAD_SLACK_FACTOR * options.max_header_bytes).max(64 << 10));
+        let head_bytes_max = options.max_header_bytes.saturating_mul(HEAD_SLACK_FACTOR);
+        http.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(BUFFER_BYTES));
         if options.max_headers >= HEADERS_ON_STACK {
             http.max_headers(options.max_headers.saturating_mul(HEAD_SLACK_FACTOR));
         }

@@ -8,8 +8,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use levada_api::{ErrorCode, Problem};
 
-use crate::start::StartError;
 use crate::ServeOptions;
+use crate::start::StartError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -154,7 +154,8 @@ fn checked_origin(text: &str) -> Result<HeaderValue, StartError> {
     }
     let example = "is not an origin: scheme://host with an optional port and nothing behind it, in lower case, such as \
                    https://app.example.org";
-    let named = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).ok_or_else(|| refused(example))?;
+    let named =
+        text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).ok_or_else(|| refused(example))?;
     let default_port = if text.starts_with("https") { ":443" } else { ":80" };
     let authority = Authority::try_from(named).map_err(|_| refused(example))?;
     let odd = |c: char| c.is_ascii_uppercase() || matches!(c, '@' | '*');
@@ -196,8 +197,17 @@ mod tests {
     fn loopback_the_own_address_and_allowed_hosts_are_answered() {
         let gate = gate(&["broker.example.org", "other.example.org:8080"], &[]).expect("valid");
         for host in [
-            "localhost", "LocalHost:1", "127.0.0.1:8080", "127.9.9.9", "[::1]", "[::1]:80", "192.0.2.7", "192.0.2.7:9",
-            "broker.example.org", "Broker.Example.ORG:99", "other.example.org:8080",
+            "localhost",
+            "LocalHost:1",
+            "127.0.0.1:8080",
+            "127.9.9.9",
+            "[::1]",
+            "[::1]:80",
+            "192.0.2.7",
+            "192.0.2.7:9",
+            "broker.example.org",
+            "Broker.Example.ORG:99",
+            "other.example.org:8080",
         ] {
             assert_eq!(check(&gate, Method::GET, &[("host", host)]), None, "{host}");
         }
@@ -207,8 +217,14 @@ mod tests {
     fn other_hosts_are_refused() {
         let gate = gate(&["other.example.org:8080"], &[]).expect("valid");
         for host in [
-            "evil.example.net", "localhost.evil.example.net", "evil.localhost", "127.0.0.1.evil.example.net", "192.0.2.8",
-            "other.example.org", "other.example.org:8081", "[::2]",
+            "evil.example.net",
+            "localhost.evil.example.net",
+            "evil.localhost",
+            "127.0.0.1.evil.example.net",
+            "192.0.2.8",
+            "other.example.org",
+            "other.example.org:8081",
+            "[::2]",
         ] {
             assert_eq!(check(&gate, Method::GET, &[("host", host)]), Some(ErrorCode::MisdirectedRequest), "{host}");
         }
@@ -255,8 +271,20 @@ mod tests {
     #[test]
     fn nonsense_is_refused_at_the_start_by_name() {
         for origin in [
-            "*", "GET", "GET, POST", "app.example.org", "http://app.example.org/", "http://app.example.org/x", "null", "",
-            "http://", "http://*.example.org", "http://App.example.org", "ftp://a", "http://a:80", "https://u@a",
+            "*",
+            "GET",
+            "GET, POST",
+            "app.example.org",
+            "http://app.example.org/",
+            "http://app.example.org/x",
+            "null",
+            "",
+            "http://",
+            "http://*.example.org",
+            "http://App.example.org",
+            "ftp://a",
+            "http://a:80",
+            "https://u@a",
             "http://a b",
         ] {
             let error = gate(&[], &[origin]).expect_err(origin).to_string();

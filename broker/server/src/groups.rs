@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::extract::{GroupPath, JsonBody, Params, answers_json};
+use crate::extract::{GroupPath, JsonBody, NoParams, answers_json};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -20,7 +20,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Tell where a group stands
-#[utoipa::path(get, path = "/v1/groups/{group}/offsets", tag = "Consumer groups",
+#[utoipa::path(get, path = "/v1/groups/{group}/offsets", operation_id = "describeGroupOffsets", tag = "Consumer groups",
     params(("group" = String, Path, description = "The group's name; the same rule as for topics")),
     responses(
         (status = 200, description = "Its committed offsets, by topic and partition", body = GroupOffsets),
@@ -30,15 +30,14 @@ async fn offsets(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     GroupPath(group): GroupPath,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<GroupOffsets>, Refusal> {
-    params.finish()?;
     let offsets = engine.group_offsets(&who, &group).await?;
     Ok(Json(GroupOffsets { group: group.to_string(), offsets: offsets.into_iter().map(committed).collect() }))
 }
 
 /// Set where a group stands, all or nothing
-#[utoipa::path(put, path = "/v1/groups/{group}/offsets", tag = "Consumer groups", request_body = SetGroupOffsets,
+#[utoipa::path(put, path = "/v1/groups/{group}/offsets", operation_id = "setGroupOffsets", tag = "Consumer groups", request_body = SetGroupOffsets,
     params(("group" = String, Path, description = "The group's name; the same rule as for topics")),
     responses(
         (status = 200, description = "What was committed, durably, or (`dry_run`) would be",
@@ -49,16 +48,12 @@ async fn set_offsets(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     GroupPath(group): GroupPath,
-    params: Params,
+    _: NoParams,
     JsonBody(wanted): JsonBody<SetGroupOffsets>,
 ) -> Result<Json<SetGroupOffsetsResult>, Refusal> {
-    params.finish()?;
     let commits = commits(&wanted.offsets)?;
     let offsets = engine.commit_group_offsets(&who, &group, commits, wanted.dry_run).await?;
-    Ok(Json(SetGroupOffsetsResult {
-        offsets: offsets.into_iter().map(committed).collect(),
-        dry_run: wanted.dry_run,
-    }))
+    Ok(Json(SetGroupOffsetsResult { offsets: offsets.into_iter().map(committed).collect(), dry_run: wanted.dry_run }))
 }
 
 /// The commits, or all names that are none, each at its place.
@@ -68,7 +63,11 @@ fn commits(wanted: &[SetGroupOffset]) -> Result<Vec<OffsetCommit>, Problem> {
     for (index, item) in wanted.iter().enumerate() {
         match TopicName::new(&item.topic) {
             Ok(topic) => {
-                commits.push(OffsetCommit { topic, partition: PartitionIndex(item.partition), offset: from(item.offset) });
+                commits.push(OffsetCommit {
+                    topic,
+                    partition: PartitionIndex(item.partition),
+                    offset: from(item.offset),
+                });
             }
             Err(error) => problem = problem.at(format!("/offsets/{index}/topic"), error.to_string()),
         }

@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::extract::{JsonBody, Params, TopicPath, answers_json};
+use crate::extract::{JsonBody, NoParams, Params, TopicPath, answers_json};
 use crate::refusal::{Refusal, topic_name};
 use crate::state::{Caller, OpenEngine};
 
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Create a topic
-#[utoipa::path(post, path = "/v1/topics", tag = "Topics", request_body = CreateTopic,
+#[utoipa::path(post, path = "/v1/topics", operation_id = "createTopic", tag = "Topics", request_body = CreateTopic,
     responses(
         (status = 201, description = "Created, durably", body = Topic, headers(
             ("location" = String, description = "Path of the topic"),
@@ -42,10 +42,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 async fn create(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    params: Params,
+    _: NoParams,
     JsonBody(new): JsonBody<CreateTopic>,
 ) -> Result<Response, Refusal> {
-    params.finish()?;
     let name = TopicName::new(&new.name).map_err(|error| topic_name(&error).at("/name", error.to_string()))?;
     let new = levada_engine::CreateTopic { name, partitions: new.partitions, config: new.config };
     let topic = engine.create_topic(&who, new).await?;
@@ -54,7 +53,7 @@ async fn create(
 }
 
 /// List topics, by name
-#[utoipa::path(get, path = "/v1/topics", tag = "Topics",
+#[utoipa::path(get, path = "/v1/topics", operation_id = "listTopics", tag = "Topics",
     params(
         ("limit" = Option<u32>, Query, description = "Most topics; 100 by default, cut to 1000", minimum = 1),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
@@ -75,7 +74,7 @@ async fn list(
 }
 
 /// Describe a topic
-#[utoipa::path(get, path = "/v1/topics/{topic}", tag = "Topics",
+#[utoipa::path(get, path = "/v1/topics/{topic}", operation_id = "describeTopic", tag = "Topics",
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 200, description = "The topic", body = Topic,
@@ -86,14 +85,13 @@ async fn describe(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
 ) -> Result<Response, Refusal> {
-    params.finish()?;
     Ok(described(engine.describe_topic(&who, &name)?))
 }
 
 /// Change a topic's partitions and settings
-#[utoipa::path(patch, path = "/v1/topics/{topic}", tag = "Topics", request_body = AlterTopic,
+#[utoipa::path(patch, path = "/v1/topics/{topic}", operation_id = "alterTopic", tag = "Topics", request_body = AlterTopic,
     params(
         ("topic" = String, Path, description = "Its name"),
         ("if-match" = Option<String>, Header, description = "Change it only if it is at this version (its ETag)"),
@@ -110,11 +108,10 @@ async fn alter(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
     headers: HeaderMap,
     JsonBody(change): JsonBody<AlterTopic>,
 ) -> Result<Response, Refusal> {
-    params.finish()?;
     let if_version = match IfMatch::read(&headers) {
         IfMatch::Absent => None,
         wanted => Some(wanted.version_of(&engine.describe_topic(&who, &name)?)?),
@@ -124,7 +121,7 @@ async fn alter(
 }
 
 /// Delete a topic with all its records
-#[utoipa::path(delete, path = "/v1/topics/{topic}", tag = "Topics",
+#[utoipa::path(delete, path = "/v1/topics/{topic}", operation_id = "deleteTopic", tag = "Topics",
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 204, description = "Deleted, durably"),
@@ -135,15 +132,14 @@ async fn delete(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
 ) -> Result<StatusCode, Refusal> {
-    params.finish()?;
     engine.delete_topic(&who, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Move log starts up: records before the named offsets go for good
-#[utoipa::path(post, path = "/v1/topics/{topic}/truncate", tag = "Topics", request_body = TruncateTopic,
+#[utoipa::path(post, path = "/v1/topics/{topic}/truncate", operation_id = "truncateTopic", tag = "Topics", request_body = TruncateTopic,
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 200, description = "Where the partitions begin now", body = TruncatedTopic),
@@ -155,16 +151,14 @@ async fn truncate(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
     TopicPath(name): TopicPath,
-    params: Params,
+    _: NoParams,
     JsonBody(wanted): JsonBody<TruncateTopic>,
 ) -> Result<Json<TruncatedTopic>, Refusal> {
-    params.finish()?;
     let offsets: Vec<_> = wanted.offsets.iter().map(|at| (PartitionIndex(at.partition), Offset(at.before))).collect();
     let left = engine.truncate_topic(&who, &name, offsets).await.map_err(|error| with_place(error, &wanted))?;
-    let partitions = left.into_iter().map(|left| TruncatedPartition {
-        partition: left.partition.0,
-        log_start_offset: left.log_start_offset.0,
-    });
+    let partitions = left
+        .into_iter()
+        .map(|left| TruncatedPartition { partition: left.partition.0, log_start_offset: left.log_start_offset.0 });
     Ok(Json(TruncatedTopic { partitions: partitions.collect() }))
 }
 

@@ -26,6 +26,18 @@ impl<S: Sync> FromRequestParts<S> for Params {
     }
 }
 
+/// For endpoints without query parameters: refuses all, before a body is read.
+pub(crate) struct NoParams;
+
+impl<S: Sync> FromRequestParts<S> for NoParams {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        Params::from_request_parts(parts, state).await?.finish()?;
+        Ok(Self)
+    }
+}
+
 impl Params {
     fn parse(query: &str) -> Result<Self, Problem> {
         let mut left: Vec<(String, String)> = Vec::new();

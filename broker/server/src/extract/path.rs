@@ -5,6 +5,7 @@ use http::request::Parts;
 use levada_api::{ErrorCode, Problem};
 use levada_model::{GroupName, PartitionIndex, TopicName};
 
+use super::params::digits;
 use crate::refusal::{Refusal, group_name, topic_name};
 
 /// The decoded segment `{name}` of the route.
@@ -59,8 +60,5 @@ fn number(text: &str, name: &str) -> Result<u32, Problem> {
         let detail = format!("{name} in the path takes an integer from 0 to {}; {text:?} is not", u32::MAX);
         Problem::new(ErrorCode::InvalidParameter, detail)
     };
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(refused());
-    }
-    text.parse().map_err(|_| refused())
+    digits(text).ok_or_else(refused)
 }

@@ -27,14 +27,14 @@ impl From<io::Error> for Damaged {
 
 /// Unpacks a stream; its own memory is bounded by the codec's window.
 pub(crate) enum Unpacker {
-    Gzip(MultiGzDecoder<Room>),
+    Gzip(Box<MultiGzDecoder<Room>>),
     Zstd { decoder: ZstdDecoder<'static>, frame_done: bool },
 }
 
 impl Unpacker {
     pub(crate) fn new(encoding: Encoding) -> Self {
         match encoding {
-            Encoding::Gzip => Self::Gzip(MultiGzDecoder::new(Room::default())),
+            Encoding::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(Room::default()))),
             Encoding::Zstd => {
                 let mut decoder = ZstdDecoder::new().expect("a decoder needs nothing but memory");
                 let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX);
