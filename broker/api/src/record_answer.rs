@@ -44,12 +44,23 @@ pub struct ProduceAnswer {
 /// The answer to a produce of one raw body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RawAnswer {
-    /// Where it was stored.
-    #[serde(flatten)]
-    pub placed: Placed,
+    /// The record's partition.
+    pub partition: u32,
+    /// Its offset; absent with `acks=none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub offset: Option<u64>,
+    /// Its time as stored, in milliseconds since 1970.
+    pub timestamp: i64,
     /// Whether a producer's sequence told that it was stored before; absent if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
+}
+
+impl From<RawAnswer> for Placed {
+    fn from(answer: RawAnswer) -> Self {
+        Self { partition: answer.partition, offset: answer.offset, timestamp: answer.timestamp }
+    }
 }
 
 /// A line of the answer to an NDJSON produce: one for each line sent (see `results`), and at last the sum.

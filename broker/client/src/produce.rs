@@ -140,7 +140,7 @@ impl Client {
             request = request.header(format!("Record-Header-{name}"), value);
         }
         let request = with_key(request, options.idempotency_key.as_deref());
-        Ok(self.send_for_json::<RawAnswer>(request).await?.placed)
+        Ok(self.send_for_json::<RawAnswer>(request).await?.into())
     }
 
     /// Sends records as one stream of lines, of any length, and answers with a stream of what became of each. A line

@@ -56,6 +56,7 @@ impl Front {
     /// Answers one request.
     pub(crate) async fn answer(&self, mut request: Request) -> Response {
         let started = Instant::now();
+        let running = self.state.metrics().running();
         let id = request_id(request.headers());
         request.headers_mut().insert(X_REQUEST_ID, id.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -68,6 +69,7 @@ impl Front {
         self.finish(&mut response, &path, id.clone());
         let route = response.extensions_mut().remove::<MatchedPath>();
         let elapsed = started.elapsed();
+        drop(running);
         self.state.metrics().answered(&method, route, response.status(), elapsed);
         log(&method, &path, response.status(), &id, elapsed);
         response
@@ -212,7 +214,48 @@ fn log(method: &Method, path: &str, status: StatusCode, id: &HeaderValue, elapse
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get;
+    use http_body_util::BodyExt;
+    use levada_api::Effect;
+
     use super::*;
+    use crate::ServeOptions;
+    use crate::state::BodyLimits;
+
+    fn front(router: Router) -> Front {
+        let limits = BodyLimits { bytes_max: 0, timeout: Duration::ZERO };
+        let state = AppState::new(limits, String::new(), Duration::ZERO);
+        Front::new(router, Gate::new(&ServeOptions::default()).expect("the defaults are valid"), state)
+    }
+
+    async fn ask(front: &Front, path: &str) -> (StatusCode, HeaderMap, Problem) {
+        let request = Request::builder().uri(path).header(header::HOST, "localhost").body(Body::empty());
+        let (parts, body) = front.answer(request.expect("valid")).await.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (parts.status, parts.headers, serde_json::from_slice(&body).expect("a problem"))
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_and_the_next_request_too() {
+        async fn broken() {
+            panic!("a bug");
+        }
+        let front = front(Router::new().route("/v1/broken", get(broken)));
+        for _ in 0..2 {
+            let (status, headers, problem) = ask(&front, "/v1/broken").await;
+            assert_eq!((status.as_u16(), problem.code, problem.effect), (500, ErrorCode::Internal, Effect::Possible));
+            assert!(headers.contains_key(X_REQUEST_ID) && !problem.detail.contains("a bug"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bare_error_status_becomes_a_problem() {
+        let front = front(Router::new().route("/v1/bare", get(|| async { StatusCode::NOT_FOUND })));
+        let (status, headers, problem) = ask(&front, "/v1/bare").await;
+        assert_eq!((status.as_u16(), problem.code), (404, ErrorCode::NotFound));
+        assert_eq!(headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(headers[header::CACHE_CONTROL], "no-store");
+    }
 
     #[test]
     fn only_short_plain_request_ids_are_taken_over() {

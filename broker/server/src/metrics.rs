@@ -24,6 +24,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram>,
+    in_flight: Gauge,
     connections: Gauge,
 }
 
@@ -87,6 +88,15 @@ impl EncodeLabelValue for Route {
     }
 }
 
+/// A request that runs.
+pub(crate) struct Running(Gauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 fn histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
@@ -96,11 +106,12 @@ impl Metrics {
         let mut registry = Registry::with_prefix("levada");
         let requests = Family::default();
         let durations = Family::new_with_constructor(histogram as fn() -> Histogram);
-        let connections = Gauge::default();
+        let (in_flight, connections) = (Gauge::default(), Gauge::default());
         registry.register("http_requests", "Answered requests", requests.clone());
         registry.register("http_request_duration_seconds", "From a request's head to its answer's", durations.clone());
+        registry.register("http_requests_in_flight", "Requests without an answer's head yet", in_flight.clone());
         registry.register("http_connections", "Open connections", connections.clone());
-        Self { registry, requests, durations, connections }
+        Self { registry, requests, durations, in_flight, connections }
     }
 
     /// Counts one answer.
@@ -109,6 +120,12 @@ impl Metrics {
         let labels = RouteLabels { method, route: route.clone() };
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
         self.requests.get_or_create(&RequestLabels { method, route, status: status.as_u16() }).inc();
+    }
+
+    /// Counts a request as running for as long as the guard lives.
+    pub(crate) fn running(&self) -> Running {
+        self.in_flight.inc();
+        Running(self.in_flight.clone())
     }
 
     /// Counts open connections.

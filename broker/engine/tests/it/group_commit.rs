@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::gate::Gate;
 use crate::support::{
-    Bench, LONG, all, create, fetch, me, name, offsets, p, produce, read_from, record, request, values,
+    Bench, LONG, all, create, fetch, me, name, offsets, p, produce, read_from, record, request, until, values,
 };
 
 /// Produces on a task of its own.
@@ -20,9 +20,7 @@ fn spawn(engine: &Engine, value: &str) -> JoinHandle<Vec<u64>> {
 
 /// Comes back when so many appends wait for an owner.
 async fn until_waiting(engine: &Engine, count: usize) {
-    while engine.stats().waiting_appends < count as u64 {
-        tokio::task::yield_now().await;
-    }
+    until("the appends wait", async || engine.stats().waiting_appends >= count as u64).await;
 }
 
 #[tokio::test]
@@ -143,9 +141,7 @@ async fn closing_answers_what_was_accepted_and_refuses_the_rest() {
         let engine = engine.clone();
         async move { engine.close().await }
     });
-    while engine.health() != levada_engine::Health::Closing {
-        tokio::task::yield_now().await;
-    }
+    until("the engine closes", async || engine.health() == levada_engine::Health::Closing).await;
     gate.open();
     closing.await.expect("closed").expect("cleanly");
     assert_eq!((first.await.expect("stored"), second.await.expect("stored")), (vec![0], vec![1]));

@@ -11,7 +11,7 @@ use levada_log::{SimStorage, Storage};
 use levada_model::{Authorizer, ConfigError, Denied, LeaderEpoch, Offset, Operation, Principal, Resource};
 use serde_json::json;
 
-use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request, set, to};
+use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request, set, to, until};
 
 async fn alter(engine: &Engine, partitions: u32) -> levada_engine::TopicDescription {
     let change = AlterTopic { partitions: Some(partitions), ..AlterTopic::default() };
@@ -213,9 +213,7 @@ async fn appends_that_meet_a_deletion_are_answered() {
         let engine = engine.clone();
         async move { engine.delete_topic(&me(), &name("t")).await }
     });
-    while engine.describe_topic(&me(), &name("t")).is_ok() {
-        tokio::task::yield_now().await;
-    }
+    until("the topic is gone", async || engine.describe_topic(&me(), &name("t")).is_err()).await;
     gate.open();
     deletion.await.expect("deleted").expect("deleted");
     match &held.await.expect("answered").records[0] {

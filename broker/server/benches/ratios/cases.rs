@@ -94,7 +94,8 @@ fn by_turns(
 
 /// One JSON record a request into `page-cache`, and its latency one by one.
 pub fn json_one(setting: &Setting<'_>) {
-    let (levada, bare) = (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
+    let (levada, bare) =
+        (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
     create(&levada, "t", 1, "page-cache");
     let body = records_json(1);
     let ours = [request("POST", "/v1/topics/t/records", &[JSON], &body)];
@@ -150,7 +151,11 @@ pub fn json_hundred(setting: &Setting<'_>) {
         let what = format!("100 JSON records of 1 KiB a request, page-cache, {connections} connections");
         let us = format!("{a:.0} MB/s, {:.0} µs CPU", cpu[0]);
         table::row(&what, &us, &format!("bare server {b:.0} MB/s, {:.0} µs CPU", cpu[1]), ratio, "at least 0.70, or");
-        let plain = median((0..setting.turns).map(|_| disk::plain_writes(setting.dir, body.len(), setting.duration, false) / 1e6).collect());
+        let plain = median(
+            (0..setting.turns)
+                .map(|_| disk::plain_writes(setting.dir, body.len(), setting.duration, false) / 1e6)
+                .collect(),
+        );
         table::row("— the same", &us, &format!("plain buffered writes {plain:.0} MB/s"), a / plain, "0.90");
     }
     let (a, b, ratio, _) = by_turns(
@@ -161,7 +166,9 @@ pub fn json_hundred(setting: &Setting<'_>) {
     );
     let us = format!("{a:.0} MB/s");
     table::row("the same, fsync, 16 connections", &us, &format!("page-cache {b:.0} MB/s"), ratio, "at least 0.60, or");
-    let plain = median((0..setting.turns).map(|_| disk::plain_writes(setting.dir, body.len(), setting.duration, true) / 1e6).collect());
+    let plain = median(
+        (0..setting.turns).map(|_| disk::plain_writes(setting.dir, body.len(), setting.duration, true) / 1e6).collect(),
+    );
     table::row("— the same", &us, &format!("plain write + fdatasync {plain:.0} MB/s"), a / plain, "0.80");
 }
 
@@ -178,7 +185,8 @@ pub fn batches(setting: &Setting<'_>) {
     }
     let accept = ("Accept", "application/vnd.levada.record-batch");
     let mebibytes = 4;
-    let path = format!("/v1/topics/out/partitions/0/records?offset=earliest&max_records=10000&max_bytes={}", mebibytes << 20);
+    let path =
+        format!("/v1/topics/out/partitions/0/records?offset=earliest&max_records=10000&max_bytes={}", mebibytes << 20);
     let out = [request("GET", &path, &[accept], b"")];
     let size = once(&levada, &out[0]);
     std::fs::write(bare_dir.join("out"), vec![b'x'; size]).expect("the disk takes it");
@@ -217,7 +225,8 @@ pub fn batches(setting: &Setting<'_>) {
 
 /// `fsync`, one record a request: against the disk's own fdatasync, and over 200 partitions.
 pub fn fsync_one(setting: &Setting<'_>) {
-    let (levada, bare) = (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
+    let (levada, bare) =
+        (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
     create(&levada, "sync", 1, "fsync");
     create(&levada, "cache", 1, "page-cache");
     create(&levada, "many", 200, "fsync");
@@ -246,8 +255,20 @@ pub fn fsync_one(setting: &Setting<'_>) {
     let (many, cache) = (run("sync", 64), run("cache", 64));
     let us = format!("{:.0} requests/s", many.rate());
     let disk_bound = 1e6 / sync_us;
-    table::row("the same, 64 connections", &us, &format!("one fdatasync a record {disk_bound:.0}/s"), many.rate() / disk_bound, "at least 20, or");
-    table::row("— the same", &us, &format!("page-cache {:.0} requests/s", cache.rate()), many.rate() / cache.rate(), "0.50");
+    table::row(
+        "the same, 64 connections",
+        &us,
+        &format!("one fdatasync a record {disk_bound:.0}/s"),
+        many.rate() / disk_bound,
+        "at least 20, or",
+    );
+    table::row(
+        "— the same",
+        &us,
+        &format!("page-cache {:.0} requests/s", cache.rate()),
+        many.rate() / cache.rate(),
+        "0.50",
+    );
     let targeted: Vec<_> = (0..200)
         .map(|partition| {
             let pinned = body.strip_suffix(b"}]}").expect("our own body");
@@ -260,7 +281,12 @@ pub fn fsync_one(setting: &Setting<'_>) {
         let together = run("sync", connections);
         table::row(
             &format!("fsync, one record a request, {connections} connections over as many partitions"),
-            &format!("{:.0} requests/s, p50 {:.0} µs, p99 {:.0} µs", spread.rate(), spread.percentile_us(50.0), spread.percentile_us(99.0)),
+            &format!(
+                "{:.0} requests/s, p50 {:.0} µs, p99 {:.0} µs",
+                spread.rate(),
+                spread.percentile_us(50.0),
+                spread.percentile_us(99.0)
+            ),
             &format!("one partition {:.0} requests/s", together.rate()),
             spread.rate() / together.rate(),
             "reported",
@@ -272,15 +298,21 @@ pub fn fsync_one(setting: &Setting<'_>) {
 pub fn footprint(setting: &Setting<'_>) {
     let dir = setting.fresh("levada");
     let levada = Server::start("levada", &dir);
-    table::figure("idle, empty: resident memory", &format!("{:.1} MiB", levada.resident_kib() as f64 / 1024.0), "under 30 MiB");
+    table::figure(
+        "idle, empty: resident memory",
+        &format!("{:.1} MiB", levada.resident_kib() as f64 / 1024.0),
+        "under 30 MiB",
+    );
     create(&levada, "thousand", 1000, "fsync");
     levada.stop();
-    let mut starts: Vec<_> = (0..setting.turns.max(5)).map(|_| {
-        let levada = Server::start("levada", &dir);
-        let seen = (levada.ready_seconds * 1e3, levada.resident_kib() as f64 / 1024.0);
-        levada.stop();
-        seen
-    }).collect();
+    let mut starts: Vec<_> = (0..setting.turns.max(5))
+        .map(|_| {
+            let levada = Server::start("levada", &dir);
+            let seen = (levada.ready_seconds * 1e3, levada.resident_kib() as f64 / 1024.0);
+            levada.stop();
+            seen
+        })
+        .collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (ready_ms, resident) = starts[starts.len() / 2];
     table::figure("start to readyz with 1,000 partitions, clean", &format!("{ready_ms:.0} ms"), "under 150 ms");
@@ -326,7 +358,11 @@ pub fn readers(setting: &Setting<'_>) {
     let before = levada.resident_kib();
     let idle = open(follow("latest"), 1000);
     let grown = levada.resident_kib().saturating_sub(before);
-    table::figure("1,000 idle SSE readers: resident memory each", &format!("{:.1} KiB", grown as f64 / 1000.0), "bounded, said");
+    table::figure(
+        "1,000 idle SSE readers: resident memory each",
+        &format!("{:.1} KiB", grown as f64 / 1000.0),
+        "bounded, said",
+    );
     drop(idle);
     let body = records_json(100);
     for _ in 0..2000 {

@@ -21,9 +21,13 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn main() {
     if let Ok(role) = std::env::var("LEVADA_BENCH_ROLE") {
-        return serve::run(&role, PathBuf::from(std::env::var_os("LEVADA_BENCH_DIR").expect("a server has a directory")));
+        return serve::run(
+            &role,
+            PathBuf::from(std::env::var_os("LEVADA_BENCH_DIR").expect("a server has a directory")),
+        );
     }
-    let parent = std::env::var_os("LEVADA_BENCH_IN").map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    let parent =
+        std::env::var_os("LEVADA_BENCH_IN").map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     let dir = tempfile::tempdir_in(parent).expect("the disk takes it");
     let setting = cases::Setting {
         dir: dir.path(),

@@ -37,11 +37,11 @@ pub(super) fn records(produced: &Produced, asked: Asked) -> Result<Response, Pro
 
 /// The answer to one raw body.
 pub(super) fn raw(produced: &Produced, asked: Asked) -> Result<Response, Problem> {
-    let placed = match produced.records.first().expect("one record, one answer") {
+    let Placed { partition, offset, timestamp } = match produced.records.first().expect("one record, one answer") {
         Ok(placed) => self::placed(placed),
         Err(fault) => return Err(refusal::append(fault)),
     };
-    let answer = RawAnswer { placed, duplicate: produced.duplicate && !asked.by_key };
+    let answer = RawAnswer { partition, offset, timestamp, duplicate: produced.duplicate && !asked.by_key };
     Ok(json(stored(asked.acks), &answer, produced.duplicate && asked.by_key))
 }
 

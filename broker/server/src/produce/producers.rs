@@ -4,7 +4,7 @@ use axum::Json;
 use levada_api::{ErrorCode, Problem, Producer, ProducerRequest};
 
 use super::refusal;
-use crate::extract::{JsonBody, Params};
+use crate::extract::{JsonBody, NoParams};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -28,10 +28,9 @@ use crate::state::{Caller, OpenEngine};
 pub(super) async fn create_producer(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    params: Params,
+    _: NoParams,
     JsonBody(request): JsonBody<ProducerRequest>,
 ) -> Result<Json<Producer>, Refusal> {
-    params.finish()?;
     for (pointer, is_there) in
         [("/transactional_id", request.transactional_id.is_some()), ("/timeout_ms", request.timeout_ms.is_some())]
     {

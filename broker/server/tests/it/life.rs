@@ -136,3 +136,32 @@ async fn a_shutdown_does_not_wait_for_ever_for_a_client() {
     assert!(stalled.is_closed().await);
     drop(dir);
 }
+
+#[tokio::test]
+async fn a_shutdown_wakes_readers_that_wait() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("quiet").await;
+    let feed = harness.request(Method::GET, "/v1/topics/quiet/records").header("accept", "text/event-stream");
+    let mut feed = harness.stream(feed).await;
+    assert_eq!(feed.status(), 200);
+    let mut poll = Raw::connect(harness.server.address()).await;
+    let path = "/v1/topics/quiet/partitions/0/records?wait_ms=60000";
+    poll.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+    let running = |page: String| page.lines().any(|line| line == "levada_http_requests_in_flight 2");
+    while !running(String::from_utf8_lossy(&harness.get("/metrics").await.body).into_owned()) {}
+    let dir = harness.dir();
+    let shutdown = tokio::spawn(harness.server.shutdown());
+    let answer = poll.answer().await.expect("an answer");
+    assert!(answer.status == 200 || answer.code() == "shutting-down", "{answer:?}");
+    assert!(poll.is_closed().await);
+    while let Ok(Some(_)) = feed.chunk().await {}
+    shutdown.await.expect("no panic").expect("clean");
+    drop(dir);
+}
+
+#[tokio::test]
+async fn as_many_files_may_be_open_as_the_system_allows() {
+    let _harness = Harness::start(|_| {}).await;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    assert_eq!(limit.current, limit.maximum);
+}

@@ -4,6 +4,8 @@
 mod cluster;
 mod common;
 mod groups;
+mod produce;
+mod read;
 mod topics;
 
 use crate::harness::Harness;
@@ -14,4 +16,6 @@ pub(crate) async fn run_all(harness: &Harness) {
     cluster::run(harness).await;
     topics::run(harness).await;
     groups::run(harness).await;
+    produce::run(harness).await;
+    read::run(harness).await;
 }
