@@ -11,9 +11,6 @@ use levada_model::Timestamp;
 
 use super::{File, Storage};
 
-/// Most parts that one call of the kernel takes (Linux's `IOV_MAX`).
-const PARTS_MAX: usize = 1024;
-
 /// The machine's file system.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct DiskStorage;
@@ -92,8 +89,8 @@ impl File for DiskFile {
         let mut left = parts.as_mut_slice();
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
-            let chunk = &left[..left.len().min(PARTS_MAX)];
-            match rustix::io::pwritev(&self.0, chunk, position).map_err(io::Error::from) {
+            // Takes as many parts as the kernel does in one call (1024) and says how much that was.
+            match rustix::io::pwritev(&self.0, left, position).map_err(io::Error::from) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     position += written as u64;

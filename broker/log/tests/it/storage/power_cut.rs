@@ -197,10 +197,12 @@ fn a_crashed_disk_keeps_the_time_of_the_last_sync() {
     let clock = Arc::new(ManualClock::at(Timestamp(1)));
     let disk = SimStorage::new(Arc::<ManualClock>::clone(&clock));
     let file = create(&disk, "f");
-    file.sync_data().expect("synced");
     disk.sync_dir(Path::new("/")).expect("synced");
+    clock.set(Timestamp(5));
+    write(&*file, b"x", 0);
+    file.sync_data().expect("synced");
     clock.set(Timestamp(9));
     write(&*file, b"x", 0);
-    assert_eq!(disk.crash(&CrashPlan::all_lost()).modified(Path::new("f")).expect("there"), Timestamp(1));
+    assert_eq!(disk.crash(&CrashPlan::all_kept()).modified(Path::new("f")).expect("there"), Timestamp(5));
     assert_eq!(disk.restart().modified(Path::new("f")).expect("there"), Timestamp(9));
 }

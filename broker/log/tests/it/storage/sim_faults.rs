@@ -75,9 +75,10 @@ fn reads_fail_when_told_to() {
 }
 
 #[test]
-fn a_planted_lie_answers_ok_does_nothing_and_outlives_the_crash() {
+fn a_planted_lie_answers_ok_does_nothing_and_outlives_healing_and_the_crash() {
     let (disk, file) = disk();
     disk.ignore_sync_dir(true);
+    disk.heal();
     disk.sync_dir(Path::new("/")).expect("a lie");
     assert_eq!(disk.crash(&CrashPlan::all_lost()).paths(), [""; 0]);
     disk.ignore_sync_dir(false);
@@ -114,5 +115,7 @@ fn damage_to_the_disk_itself_is_not_undone_by_a_crash() {
     assert_eq!(disk.crash(&CrashPlan::all_lost()).contents("f"), b"other");
     assert_eq!(file.len().expect("a length"), 5, "open files see it");
     disk.remove("f");
+    disk.open(Path::new("pending")).expect("created");
+    disk.remove("pending");
     assert_eq!(disk.crash(&CrashPlan::all_kept()).paths(), [""; 0]);
 }
