@@ -118,13 +118,13 @@ impl PartitionLog {
     }
 
     /// Judges a batch (producer, expected offset), gives it its place and keeps it for the next [`write`](Self::write).
-    /// Batches staged later see it.
+    /// Batches staged later see it. A leader epoch below that of an earlier batch is raised to it.
     ///
     /// # Errors
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When the leader epoch is lower than one before, or a [`SequenceCheck::Key`] comes without a derived id.
+    /// When a [`SequenceCheck::Key`] comes without a derived id.
     pub fn stage(
         &mut self,
         append: Append,
@@ -150,7 +150,7 @@ impl PartitionLog {
             let limit_bytes = limits::BATCH_BYTES_MAX;
             return Err(AppendError::TooLarge { size_bytes: header.size_bytes, limit_bytes });
         }
-        self.begin_epoch(leader_epoch, next_offset);
+        let leader_epoch = self.begin_epoch(leader_epoch, next_offset);
         if self.has_no_room_for(header.size_bytes as u64, header.last_offset_delta) {
             self.stage_roll();
         }
@@ -333,14 +333,13 @@ impl PartitionLog {
         })
     }
 
-    fn begin_epoch(&mut self, epoch: LeaderEpoch, offset: Offset) {
-        self.is_epoch_new |= self.state.with_epochs(|epochs| {
-            assert!(
-                epochs.latest().is_none_or(|latest| latest <= epoch),
-                "leader epoch {epoch} comes after a later one"
-            );
-            epochs.note(epoch, offset)
-        });
+    /// Notes the epoch of a batch at `offset` and answers the one to stamp: epochs never fall, whatever a damaged batch
+    /// at the end of the log has left behind.
+    fn begin_epoch(&mut self, epoch: LeaderEpoch, offset: Offset) -> LeaderEpoch {
+        self.state.with_epochs(|epochs| {
+            self.is_epoch_new |= epochs.note(epoch, offset);
+            epochs.latest().map_or(epoch, |latest| latest.max(epoch))
+        })
     }
 
     fn has_no_room_for(&self, size_bytes: u64, last_offset_delta: u32) -> bool {
