@@ -110,6 +110,7 @@ pub struct Retained {
 }
 
 /// Mistakes that tests plant, to show that they are found. All are false where the feature `sim` is off.
+#[cfg_attr(not(feature = "sim"), expect(unreachable_pub, reason = "only tests can plant"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlantedFaults {
     /// An index entry is taken without a look at the log.

@@ -109,3 +109,22 @@ fn a_conditional_append_is_refused_with_the_right_offset_and_its_retry_is_a_repe
     assert!(matches!(at(0, 2), Err(AppendError::OffsetMismatch { next_offset: Offset(2) })));
     assert_eq!(repeat_of(&at(2, 2).expect("taken")), None);
 }
+
+#[test]
+fn leader_epochs_never_fall() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p");
+    let (mut log, _) = open(&path, options());
+    let mut stamped = |epoch| {
+        let append = Append { batch: batch_at(0, &["x"]), check: SequenceCheck::Producer, expected_offset: None };
+        match log.stage(append, LeaderEpoch(epoch), Timestamp(0)).expect("taken") {
+            Appended::Stored(batch) => batch.header().leader_epoch.0,
+            Appended::Duplicate { .. } => panic!("no producer, no repeat"),
+        }
+    };
+    assert_eq!([stamped(2), stamped(1), stamped(5), stamped(4)], [2, 2, 5, 5]);
+    log.close().expect("closes");
+    let (log, _) = open(&path, options());
+    let at = |offset| log.reader().epoch_at(Offset(offset)).map(|epoch| epoch.0);
+    assert_eq!([at(0), at(1), at(2), at(3), at(4)], [Some(2), Some(2), Some(5), Some(5), Some(5)]);
+}

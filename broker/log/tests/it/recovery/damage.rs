@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use levada_log::{CrashPlan, HEADER_BYTES, PlantedFaults, SimStorage};
+use levada_log::{Append, Batch, CrashPlan, HEADER_BYTES, PlantedFaults, SequenceCheck, SimStorage};
 use levada_model::{LeaderEpoch, Offset, Timestamp};
 
 use super::power_cut::soak;
-use super::trace::{Model, Operation, Runner, Source};
-use super::verdict::{Loss, after_damage};
+use super::trace::{Model, Operation, Runner, Source, build};
+use super::verdict::{Loss, after_damage, read_all};
 use super::{DIR, disk, open, options};
 
 /// How a log was left.
@@ -248,4 +248,52 @@ fn damage_that_a_reader_met_is_remembered_once_and_forgotten_with_its_records() 
     assert_eq!(reader.epoch_at(end), Some(LeaderEpoch(1)));
     assert_eq!(reader.offset_for_time(Timestamp(i64::MAX), end).expect("reads"), None);
     assert!(model.batches.len() > 10);
+}
+
+#[test]
+fn a_flipped_bit_beyond_the_recovery_point_ends_the_log_there_and_it_goes_on() {
+    let disk = disk(512);
+    let (log, _) = open(&disk, options(), false, PlantedFaults::default()).expect("opens");
+    let mut runner = Runner::new(log);
+    for _ in 0..5 {
+        runner.run(&[Operation::Stage { source: Source::Producer(1), records: 2, value_bytes: 20 }, Operation::Write]);
+    }
+    let (disk, model) = (disk.restart(), runner.model);
+    let path = files(&disk, ".log").pop().expect("a segment");
+    for (bytes, offsets) in places(&model, &disk, &path) {
+        for position in bytes {
+            for bit in 0..8 {
+                let damaged = copy(&disk);
+                damaged.corrupt(&path, position, 1 << bit);
+                let (mut log, recovery) = open(&damaged, options(), false, PlantedFaults::default()).expect("opens");
+                assert_eq!(recovery.damage, [], "nothing was promised");
+                let end = log.marks().log_end;
+                // A flipped leader epoch may look like a new one; the next batch then contradicts it.
+                assert!(end == offsets.start || end == offsets.end, "byte {position}, bit {bit}: ends at {end}");
+                let batch = build(None, 0, &[b"after".to_vec()]);
+                let append = Append { batch, check: SequenceCheck::Producer, expected_offset: Some(end) };
+                log.stage(append, LeaderEpoch(0), Timestamp(0)).expect("taken");
+                log.write(Timestamp(0)).expect("writes");
+                log.sync().expect("syncs");
+                let (again, recovery) =
+                    open(&damaged.restart(), options(), false, PlantedFaults::default()).expect("opens");
+                assert_eq!((recovery.damage, again.marks()), (vec![], log.marks()));
+                let (batches, gaps) = read_all(&again.reader(), Offset(0), end.advance(1), 1 << 20).expect("reads");
+                assert_eq!((gaps, batches[..batches.len() - 1].to_vec()), (vec![], kept(&model, end, &batches)));
+            }
+        }
+    }
+}
+
+/// The model's batches below `end`; one whose leader epoch has flipped is taken as it was `read`.
+fn kept(model: &Model, end: Offset, read: &[Batch]) -> Vec<Batch> {
+    let below = model.batches.iter().filter(|batch| batch.header().base_offset < end);
+    below
+        .zip(read)
+        .map(|(written, read)| {
+            let only_epoch =
+                read.header().crc == written.header().crc && read.header().base_offset == written.header().base_offset;
+            if only_epoch { read.clone() } else { written.clone() }
+        })
+        .collect()
 }
