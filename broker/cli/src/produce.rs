@@ -167,8 +167,7 @@ pub(crate) async fn run(command: ProduceCommand, client: Client, mut printer: Pr
     let refused = if tally.refused == 0 { String::new() } else { format!(", {} refused", tally.refused) };
     printer.result(&tally, format!("{} stored{refused} ({requests} requests)", tally.stored))?;
     if let Some((line, error)) = fatal {
-        let error = Arc::try_unwrap(error).map_err(|shared| anyhow::anyhow!("{shared}"));
-        return error.map_or_else(Err, |error| Err(anyhow::Error::new(error))).context(format!("line {line}"));
+        return Err(error).context(format!("line {line}"));
     }
     if let Some(error) = broken {
         return Err(error).context(format!("after line {number}"));

@@ -153,7 +153,7 @@ impl Client {
         topic: &str,
         records: S,
         acks: Acks,
-    ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + use<S>, ClientError> {
+    ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + Unpin + use<S>, ClientError> {
         let lines = records.map(|record| record.to_line());
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, crate::NDJSON_TYPE);
         let response = self.send(request.body(Body::wrap_stream(lines))).await?;

@@ -50,8 +50,10 @@ impl Writer {
             let record = |value: &String| NewRecord::json(value.clone()).expect("it is JSON").with_key(value.clone());
             let records: Vec<_> = values.iter().map(record).collect();
             let key = format!("{}-{}", self.number, self.next);
-            let Ok(answer) = client.produce_with_key(self.topic, &records, Acks::All, Some(&key)).await else {
-                return self;
+            let answer = match client.produce_with_key(self.topic, &records, Acks::All, Some(&key)).await {
+                Ok(answer) => answer,
+                Err(error) if error.problem().is_none() => return self,
+                Err(refused) => panic!("nothing is wrong with it: {refused}"),
             };
             for (placement, value) in answer.records.into_iter().zip(values) {
                 let Placement::Placed(placed) = placement else { panic!("{placement:?}") };

@@ -43,8 +43,11 @@ fn an_unknown_topic_is_told_with_where_to_look() {
         assert!(error.contains("nope") && error.contains("topic-not-found"), "{error}");
         assert!(error.contains("levada topic list"), "{error}");
     }
-    let error = server.pipe(&["produce", "nope"], "1\n").failed(1);
-    assert!(error.contains("line 1: ") && error.contains("topic-not-found"), "{error}");
+    let printed = server.pipe(&["produce", "nope"], "1\n2\n3\n");
+    assert!(printed.out.starts_with("0 stored ("), "{printed:?}");
+    let error = printed.failed(1);
+    assert!(error.contains("error: line 1: ") && error.contains("topic-not-found"), "{error}");
+    assert!(error.contains("levada topic list"), "{error}");
 }
 
 #[test]

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, Method, StatusCode, header};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, read_json};
 use crate::scenarios;
 
 /// The committed document, and what was hit of it.
@@ -91,11 +90,7 @@ impl Contract {
         if !there {
             return;
         }
-        // A record's value of the greatest depth lies a little deeper in an answer.
-        let mut reader = serde_json::Deserializer::from_slice(body);
-        reader.disable_recursion_limit();
-        let value = Value::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-        let value = value.unwrap_or_else(|error| panic!("{error}: {}", what()));
+        let value = read_json(body).unwrap_or_else(|error| panic!("{error}: {}", what()));
         let validator = {
             let mut validators = self.validators.lock().expect("no panic");
             let made = validators.entry(key.to_owned()).or_insert_with(|| {
