@@ -69,14 +69,15 @@ impl Active {
         file.sync_data().map_err(StorageError::at("sync", self.segment.log_path()))
     }
 
-    /// Cuts the zeros and syncs: the file is then exactly its batches.
-    pub(super) fn trim(&mut self, state: &State) -> Result<(), StorageError> {
-        let file = self.segment.file(state)?;
-        if self.file_bytes > self.end.position {
-            file.set_len(self.end.position).map_err(StorageError::at("cut", self.segment.log_path()))?;
-            self.file_bytes = self.end.position;
+    /// Cuts the zeros, so that the file is exactly its batches; true if there were some, and a sync is due.
+    pub(super) fn trim(&mut self, state: &State) -> Result<bool, StorageError> {
+        if self.file_bytes == self.end.position {
+            return Ok(false);
         }
-        file.sync_data().map_err(StorageError::at("sync", self.segment.log_path()))
+        let file = self.segment.file(state)?;
+        file.set_len(self.end.position).map_err(StorageError::at("cut", self.segment.log_path()))?;
+        self.file_bytes = self.end.position;
+        Ok(true)
     }
 
     /// Appends to the index file what it lacks.

@@ -13,6 +13,7 @@ mod index;
 mod listing;
 mod reader;
 mod recovery;
+mod retention;
 mod segment;
 mod snapshot;
 mod state;

@@ -97,10 +97,11 @@ impl LogReader {
     /// The leader epoch in force at `offset`, or none before the first (KIP-101).
     #[must_use]
     pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
-        let epochs = self.state.epochs();
-        // Older epochs than those that are kept are in the log itself.
-        epochs.at(offset).or_else(|| {
-            let chunk = self.read(offset.max(self.state.log_start()), 1, offset.advance(1)).ok()?;
+        // What is not kept is in the log itself, at its end in the last batch.
+        self.state.epochs().at(offset).or_else(|| {
+            let last = Offset(self.state.log_end().0.saturating_sub(1));
+            let at = offset.max(self.state.log_start()).min(last);
+            let chunk = self.read(at, 1, at.advance(1)).ok()?;
             let batch = chunk.batches.first().filter(|batch| batch.header().base_offset <= offset)?;
             Some(batch.header().leader_epoch)
         })

@@ -90,7 +90,13 @@ impl Segment {
         if let Some(bytes) = self.extent.read().bytes {
             return Ok(bytes);
         }
-        let bytes = self.file(state)?.len().map_err(StorageError::at("measure", &self.log_path))?;
+        let open = self.file.lock().clone();
+        // Asked for all segments at once, a file is not kept open for this.
+        let file = match open {
+            Some(file) => file,
+            None => state.storage.open_existing(&self.log_path).map_err(StorageError::at("open", &self.log_path))?,
+        };
+        let bytes = file.len().map_err(StorageError::at("measure", &self.log_path))?;
         self.extent.write().bytes = Some(bytes);
         Ok(bytes)
     }

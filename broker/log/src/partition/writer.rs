@@ -15,6 +15,7 @@ use super::errors::{AppendError, OpenError};
 use super::listing::Kind;
 use super::reader::LogReader;
 use super::recovery::{self, Found};
+use super::retention;
 use super::segment::{Extent, Segment};
 use super::snapshot;
 use super::state::State;
@@ -233,9 +234,14 @@ impl PartitionLog {
             if log.is_snapshot_due(now) {
                 log.settle()?;
             }
-            match log.retention_start(now, removable_end)? {
-                Some(start) => log.move_start(start),
-                None => Ok(Retained::default()),
+            match retention::start(&log.state, &log.options, now, removable_end) {
+                Ok(Some(start)) => log.move_start(start),
+                Ok(None) => Ok(Retained::default()),
+                // An old file that cannot be read is no reason to refuse new records.
+                Err(error) => {
+                    tracing::warn!(dir = %log.state.dir.display(), %error, "retention cannot judge a segment");
+                    Ok(Retained::default())
+                }
             }
         })
     }
@@ -277,8 +283,7 @@ impl PartitionLog {
             if !log.is_dirty {
                 return Ok(());
             }
-            log.active.trim(&log.state)?;
-            log.synced_end = log.active.end.offset;
+            log.sync_exactly()?;
             log.active.write_index(&log.state, false)?;
             log.write_snapshot()?;
             log.save_checkpoint(true)
@@ -298,10 +303,8 @@ impl PartitionLog {
         let state = Arc::new(state);
         let (found, recovery) = recovery::open(&state, now, trust_clean_marker)?;
         let mut log = Self::assemble(state, options, found);
-        if recovery.scanned_bytes > 0 && !recovery.clean {
-            log.unsnapshotted_bytes = recovery.scanned_bytes;
-            log.unsnapshotted_since = Some(now);
-        }
+        // It counts towards the next snapshot by its bytes alone: after a crash, a thousand idle partitions write none.
+        log.unsnapshotted_bytes = recovery.scanned_bytes;
         Ok((log, recovery))
     }
 
@@ -404,6 +407,12 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Syncs the active segment without the zeros behind it, if either is not done already.
+    fn sync_exactly(&mut self) -> Result<(), StorageError> {
+        let is_cut = self.active.trim(&self.state)?;
+        if is_cut || self.synced_end != self.active.end.offset { self.sync_active() } else { Ok(()) }
+    }
+
     /// The first segment and checkpoint of a log that was never written to.
     fn create_files(&mut self) -> Result<(), StorageError> {
         let path = self.active.segment.log_path();
@@ -428,9 +437,8 @@ impl PartitionLog {
     /// segment exists proves all before it.
     fn roll(&mut self, snapshot: Option<Vec<u8>>) -> Result<(), StorageError> {
         let offset = self.active.end.offset;
-        self.active.trim(&self.state)?;
+        self.sync_exactly()?;
         self.active.write_index(&self.state, true)?;
-        self.synced_end = offset;
         self.store_snapshot(offset, snapshot)?;
         let next = Arc::new(Segment::new(&self.state.dir, offset, Extent { bytes: Some(0), next_offset: offset }));
         let file = self.state.storage.open(next.log_path()).map_err(StorageError::at("create", next.log_path()))?;
@@ -467,6 +475,9 @@ impl PartitionLog {
     fn write_snapshot(&mut self) -> Result<(), StorageError> {
         let offset = self.active.end.offset;
         assert!(self.synced_end == offset && self.staged.is_empty(), "a snapshot proves that all before it is synced");
+        if matches!(self.snapshot, SnapshotAt::Empty(at) | SnapshotAt::File(at) if at == offset) {
+            return Ok(());
+        }
         self.store_snapshot(offset, self.encode_snapshot(offset))
     }
 
@@ -515,40 +526,6 @@ impl PartitionLog {
         self.checkpoint.save(&*self.state.storage, &checkpoint)
     }
 
-    /// How far retention moves the log start, if at all.
-    fn retention_start(&self, now: Timestamp, removable_end: Offset) -> Result<Option<Offset>, StorageError> {
-        let segments = self.state.segments();
-        let sealed = &segments[..segments.len() - 1];
-        let mut total = match self.options.retention_bytes {
-            Some(_) if !sealed.is_empty() => {
-                segments.iter().map(|segment| segment.bytes(&self.state)).sum::<Result<u64, _>>()?
-            }
-            _ => 0,
-        };
-        let mut start = None;
-        for segment in sealed.iter().take_while(|segment| segment.next_offset() <= removable_end) {
-            let is_too_much = self.options.retention_bytes.is_some_and(|most| total > most);
-            if !is_too_much && !self.is_too_old(segment, now)? {
-                break;
-            }
-            total = total.saturating_sub(segment.bytes(&self.state)?);
-            start = Some(segment.next_offset());
-            self.state.warmed(segment);
-        }
-        Ok(start)
-    }
-
-    /// Whether a sealed segment's age counts as beyond `retention_ms`. A timestamp from the future counts as now, so it
-    /// keeps nothing for ever once the segment's last append is old.
-    fn is_too_old(&self, segment: &Arc<Segment>, now: Timestamp) -> Result<bool, StorageError> {
-        let Some(retention_ms) = self.options.retention_ms else { return Ok(false) };
-        let facts = segment.facts(&self.state)?;
-        self.state.warmed(segment);
-        let largest = facts.largest_timestamp.filter(|largest| *largest <= now);
-        let newest = largest.map_or(facts.last_append, |largest| largest.max(facts.last_append));
-        Ok(now.0.saturating_sub(newest.0) > retention_ms)
-    }
-
     /// Moves the log start durably and removes the segments below it.
     fn move_start(&mut self, start: Offset) -> Result<Retained, StorageError> {
         self.state.set_log_start(start.max(self.state.log_start()));
@@ -556,7 +533,7 @@ impl PartitionLog {
         let mut retained = Retained::default();
         for segment in self.state.take_segments_below(start) {
             retained.segments += 1;
-            retained.bytes += segment.bytes(&self.state)?;
+            retained.bytes += segment.bytes(&self.state).unwrap_or(0);
             recovery::remove(&*self.state.storage, segment.index_path())?;
             recovery::remove(&*self.state.storage, segment.log_path())?;
         }

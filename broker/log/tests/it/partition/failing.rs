@@ -125,6 +125,22 @@ fn a_read_error_fails_the_read_and_no_more() {
 }
 
 #[test]
+fn an_old_segment_that_cannot_be_read_is_no_reason_to_refuse_new_records() {
+    let (disk, mut log) = sim();
+    append(&mut log, batch_at(0, &["one"]), 0);
+    log.set_options(LogOptions { segment_ms: 0, ..options() });
+    log.maintain(Timestamp(2), Offset(1)).expect("rolls");
+    drop(log);
+    let mut log = reopen(&disk);
+    log.set_options(LogOptions { retention_ms: Some(1), ..options() });
+    disk.fail_reads(true);
+    log.maintain(Timestamp(99), Offset(1)).expect("keeps house");
+    disk.fail_reads(false);
+    append(&mut log, batch_at(1, &["two"]), 99);
+    assert_eq!(log.maintain(Timestamp(99), Offset(1)).expect("keeps house").segments, 1);
+}
+
+#[test]
 fn a_checkpoint_of_a_newer_program_is_left_alone() {
     let (disk, mut log) = sim();
     append(&mut log, batch_at(0, &["one"]), 0);
