@@ -134,9 +134,13 @@ impl Directory {
     /// Has a log thread serve the partition's queue, after the linger. The caller holds the queue's `served` mark, so a
     /// partition is scheduled once.
     pub(crate) fn schedule(&self, partition: Arc<Partition>) {
+        self.enqueue(partition);
+        self.work.notify_one();
+    }
+
+    fn enqueue(&self, partition: Arc<Partition>) {
         let due = Instant::now() + self.linger;
         self.run_queue.lock().due.push_back((due, partition));
-        self.work.notify_one();
     }
 
     /// Starts the log threads.
@@ -153,7 +157,11 @@ impl Directory {
     fn serve_next(&self) -> bool {
         let Some(partition) = self.next_due() else { return false };
         // A panic is our own bug; the owner has fenced the directory, and the other partitions still want their answers.
-        drop(panic::catch_unwind(AssertUnwindSafe(|| partition.serve())));
+        let more = panic::catch_unwind(AssertUnwindSafe(|| partition.serve())).unwrap_or(false);
+        if more {
+            // Nobody needs to be woken for it: this thread comes back to the queue at once.
+            self.enqueue(partition);
+        }
         true
     }
 

@@ -50,11 +50,11 @@ impl Partition {
         Ok(answer)
     }
 
-    /// Serves one group on a log thread; comes back by itself while more waits.
-    pub(crate) fn serve(self: Arc<Self>) {
-        let _guard = PanicGuard(&self);
+    /// Serves one group on a log thread. Answers whether more waits; then the caller sees to it that it is served again.
+    pub(crate) fn serve(&self) -> bool {
+        let _guard = PanicGuard(self);
         let mut log = self.log.lock();
-        let Some(group) = self.take_group() else { return };
+        let Some(group) = self.take_group() else { return false };
         self.serve_group(log.as_mut(), group);
         if !self.page_cache.load(Ordering::Acquire)
             && let Some(log) = &mut *log
@@ -62,9 +62,7 @@ impl Partition {
             log.prepare_ahead();
         }
         drop(log);
-        if self.has_more() {
-            self.directory.schedule(self.clone());
-        }
+        self.has_more()
     }
 
     fn is_inline(&self) -> bool {

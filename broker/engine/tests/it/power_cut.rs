@@ -152,7 +152,9 @@ async fn broken(bench: &Bench, answered: &Answered, disk: SimStorage) -> Option<
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acknowledged_record_topic_key_and_commit_outlives_a_power_cut() {
-    for seed in 0..4 {
+    // A longer soak: LEVADA_POWER_CUT_SEEDS=1000.
+    let seeds = std::env::var("LEVADA_POWER_CUT_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
+    for seed in 0..seeds {
         let (bench, pictures) = pictures(seed, |_| {}).await;
         for (cut, (answered, disk)) in pictures.into_iter().enumerate() {
             assert!(!answered.records.is_empty() && !answered.topics.is_empty() && !answered.keys.is_empty());

@@ -190,3 +190,53 @@ async fn times_are_looked_up_in_every_partition() {
     let fetched = fetch(&engine, "t", 0, From::Time(Timestamp(START.0 + 99))).await.expect("a read");
     assert_eq!((values(&fetched).len(), fetched.next_offset), (0, Offset(3)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn beside_retention_every_offset_is_read_or_told_as_a_gap() {
+    const RECORDS: u64 = 600;
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    for durability in ["fsync", "page-cache"] {
+        let config =
+            [("segment.bytes", json!(2_048)), ("retention.bytes", json!(6_000)), ("durability", json!(durability))];
+        create(&engine, "t", 1, &config).await;
+        let mut readers = Vec::new();
+        for max_records in [1, 7, 500] {
+            let mut reader = reader(&engine, From::Earliest).await;
+            readers.push(tokio::spawn(async move {
+                let (mut next, mut seen) = (0, 0);
+                while next < RECORDS {
+                    let chunk = reader.next(max_records, 1 << 20, LONG).await.expect("a step");
+                    for part in &chunk.parts {
+                        let mut gaps = part.gaps.iter().peekable();
+                        let values = values(part);
+                        assert!(values.len() <= max_records);
+                        for (offset, value) in values {
+                            while let Some(gap) = gaps.next_if(|gap| gap.from == Offset(next)) {
+                                next = gap.to.0;
+                            }
+                            assert_eq!((offset, value), (next, next.to_string()), "nothing skipped, nothing twice");
+                            next += 1;
+                            seen += 1;
+                        }
+                        gaps.for_each(|gap| next = gap.to.0);
+                        assert_eq!(part.next_offset, Offset(next));
+                    }
+                }
+                seen
+            }));
+        }
+        for i in 0..RECORDS {
+            produce(&engine, "t", vec![record("", &i.to_string())]).await;
+            if i.is_multiple_of(20) {
+                let engine = engine.clone();
+                tokio::task::spawn_blocking(move || engine.run_maintenance()).await.expect("done");
+            }
+        }
+        for reader in readers {
+            assert!(reader.await.expect("read to the end") > 0);
+        }
+        assert!(engine.stats().segments_removed > 0);
+        engine.delete_topic(&me(), &name("t")).await.expect("deleted");
+    }
+}
