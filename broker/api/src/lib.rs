@@ -8,6 +8,7 @@ mod groups;
 mod record_answer;
 mod record_in;
 mod record_out;
+mod record_query;
 mod record_schema;
 pub mod strict;
 mod topics;
@@ -20,6 +21,7 @@ pub use record_answer::{
 };
 pub use record_in::{RecordIn, RecordsFault, parse_record, parse_records};
 pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
+pub use record_query::{AcksWord, FormatWord, IsolationWord, ResultsWord, UnknownWord};
 pub use record_schema::{Gap, GapCause, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords};
 pub use topics::{
     AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,

@@ -7,15 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levada_model::limits::JSON_DEPTH_MAX;
 use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, TimestampType};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
-use utoipa::ToSchema;
 
 use crate::record_in::is_deeper_than;
 
 /// How values are written (`?format=`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValueForm {
     /// JSON as `value`, other UTF-8 as `value_text`, the rest as `value_base64`.
     #[default]

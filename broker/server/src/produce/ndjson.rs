@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use http::{HeaderName, HeaderValue, header};
-use levada_api::{ErrorCode, LineAnswer, Problem, RecordIn, parse_record};
+use levada_api::{ErrorCode, LineAnswer, Problem, RecordIn, ResultsWord, parse_record};
 use levada_engine::{Acks, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault};
 use levada_model::PartitionIndex;
 
 use super::lines::{Line, LineCutter};
 use super::trace::Trace;
-use super::wishes::{self, Query, Results};
+use super::wishes::{self, Query};
 use super::{Target, refusal};
 use crate::AppState;
 use crate::extract::BodyStream;
@@ -50,7 +50,7 @@ pub(super) async fn produce(
     let upload = Upload {
         target,
         acks: query.acks,
-        results: query.results.unwrap_or(Results::All),
+        results: query.results.unwrap_or_default(),
         trace,
         body: BodyStream::from_request(request, state).await?,
         cutter: LineCutter::new(line_bytes_max),
@@ -90,7 +90,7 @@ struct Sent {
 struct Upload {
     target: Target,
     acks: Acks,
-    results: Results,
+    results: ResultsWord,
     trace: Trace,
     body: BodyStream,
     cutter: LineCutter,
@@ -250,13 +250,17 @@ impl Upload {
                 }
                 Err(problem) => {
                     self.refused += 1;
+                    // Nothing that comes later will be stored either, and the shutdown waits for nobody's last line.
+                    if problem.code == ErrorCode::ShuttingDown && matches!(self.state, State::Reading) {
+                        self.state = State::Ended(Some(Box::new(problem.clone())));
+                    }
                     LineAnswer::Refused { line, problem: Box::new(problem) }
                 }
             };
             let is_told = match self.results {
-                Results::All => true,
-                Results::Refused => matches!(answer, LineAnswer::Refused { .. }),
-                Results::None => false,
+                ResultsWord::All => true,
+                ResultsWord::Refused => matches!(answer, LineAnswer::Refused { .. }),
+                ResultsWord::None => false,
             };
             if is_told {
                 write_line(&mut out, &answer);

@@ -4,7 +4,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use levada_api::RawAnswer;
+use levada_api::{AcksWord, RawAnswer};
 use levada_engine::{Once, ProduceRecord, ProduceRequest};
 use levada_model::{Header, Record, Timestamp};
 use sha2::{Digest, Sha256};
@@ -33,8 +33,8 @@ const RECORD_HEADER: &str = "record-header-";
         ("key" = Option<String>, Query, description = "The record's key; absent is the null key, empty an empty one."),
         ("partition" = Option<u32>, Query, description = "Where to; absent: the partitioner decides."),
         ("timestamp" = Option<u64>, Query, description = "Milliseconds since 1970; absent: now."),
-        ("acks" = Option<String>, Query, description = "When to answer: all (the default), leader or none."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Store it once, however often the request comes."),
+        ("acks" = inline(Option<AcksWord>), Query, description = "When to answer: all (the default), leader or none."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Store it once, however often the request comes.", min_length = 1, max_length = 255),
         ("Producer-Id" = Option<u64>, Header, description = "Store it once by the producer's sequence; the three headers come together."),
         ("Producer-Epoch" = Option<u64>, Header, description = "The producer's term."),
         ("Producer-Sequence" = Option<u64>, Header, description = "The record's sequence."),

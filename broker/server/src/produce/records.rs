@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
-use levada_api::{LineAnswer, ProduceAnswer, ProduceBody, ProduceRecord};
+use levada_api::{AcksWord, LineAnswer, ProduceAnswer, ProduceBody, ProduceRecord, ResultsWord};
 
 use super::wishes::Query;
 use super::{Target, batches, json, ndjson};
@@ -33,10 +33,10 @@ const ACCEPTED: HeaderValue =
     tag = "Produce",
     params(
         ("topic" = String, Path, description = "The topic."),
-        ("acks" = Option<String>, Query, description = "When to answer: all (the default), leader or none."),
-        ("results" = Option<String>, Query, description = "NDJSON only: which lines are answered, all (the default), refused or none."),
+        ("acks" = inline(Option<AcksWord>), Query, description = "When to answer: all (the default), leader or none."),
+        ("results" = inline(Option<ResultsWord>), Query, description = "NDJSON only: which lines are answered, all (the default), refused or none."),
         ("partition" = Option<u32>, Query, description = "Record batches only, and needed there: where to."),
-        ("Idempotency-Key" = Option<String>, Header, description = "JSON only: store it once, however often the request comes."),
+        ("Idempotency-Key" = Option<String>, Header, description = "JSON only: store it once, however often the request comes.", min_length = 1, max_length = 255),
         ("Producer-Id" = Option<u64>, Header, description = "JSON only: store it once by the producer's sequence; the three headers come together, and all records name one partition."),
         ("Producer-Epoch" = Option<u64>, Header, description = "The producer's term."),
         ("Producer-Sequence" = Option<u64>, Header, description = "The first record's sequence."),

@@ -1,7 +1,7 @@
 //! What a produce asks for besides its records: `acks`, and the headers that make it happen once or at one offset.
 
 use http::HeaderMap;
-use levada_api::{ErrorCode, Problem};
+use levada_api::{AcksWord, ErrorCode, Problem, ResultsWord};
 use levada_engine::{Acks, Once};
 use levada_model::limits::{IDEMPOTENCY_KEY_BYTES_MAX, JSON_INTEGER_MAX};
 use levada_model::{Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence};
@@ -19,28 +19,15 @@ const TRANSACTION: &str = "transaction";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query {
     pub(super) acks: Acks,
-    pub(super) results: Option<Results>,
+    pub(super) results: Option<ResultsWord>,
     pub(super) partition: Option<PartitionIndex>,
-}
-
-/// Which lines of an NDJSON produce are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Results {
-    All,
-    Refused,
-    None,
 }
 
 impl Query {
     /// Reads the query of a produce of records, whatever its form.
     pub(super) fn read(mut params: Params) -> Result<Self, Problem> {
         let acks = acks(&mut params)?;
-        let results = params.value("results", |text| match text {
-            "all" => Ok(Results::All),
-            "refused" => Ok(Results::Refused),
-            "none" => Ok(Results::None),
-            _ => Err("all, refused or none"),
-        })?;
+        let results = params.value("results", ResultsWord::read)?;
         let partition = partition(&mut params)?;
         params.finish()?;
         Ok(Self { acks, results, partition })
@@ -63,13 +50,12 @@ pub(super) fn partition(params: &mut Params) -> Result<Option<PartitionIndex>, P
 
 /// Reads `acks=`.
 pub(super) fn acks(params: &mut Params) -> Result<Acks, Problem> {
-    let acks = params.value("acks", |text| match text {
-        "all" => Ok(Acks::All),
-        "leader" => Ok(Acks::Leader),
-        "none" => Ok(Acks::None),
-        _ => Err("all, leader or none"),
-    })?;
-    Ok(acks.unwrap_or_default())
+    let acks = params.value("acks", AcksWord::read)?;
+    Ok(match acks.unwrap_or_default() {
+        AcksWord::All => Acks::All,
+        AcksWord::Leader => Acks::Leader,
+        AcksWord::None => Acks::None,
+    })
 }
 
 /// Refuses those of our headers that this form of a produce does not take; `Transaction` none does.

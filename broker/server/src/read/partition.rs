@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use http::HeaderMap;
-use levada_api::{PartitionRecords, Problem, ReadRecord};
+use levada_api::{FormatWord, IsolationWord, PartitionRecords, Problem, ReadRecord};
 use levada_engine::{FetchRequest, Fetched};
 use levada_model::limits::{
     READ_BYTES_DEFAULT, READ_BYTES_MAX, READ_RECORDS_DEFAULT, READ_RECORDS_MAX, READ_WAIT_MS_MAX,
@@ -27,12 +27,13 @@ use crate::state::{Caller, OpenEngine};
         ("topic" = String, Path, description = "The topic"),
         ("partition" = u32, Path, description = "The partition"),
         ("offset" = Option<String>, Query, description = "Where to begin: an offset, `earliest` (the default), `latest`, \
-            `time:MS` (the first at that time or later) or `tail:N` (N offsets before the end)"),
+            `time:MS` (the first at that time or later) or `tail:N` (N offsets before the end)",
+            pattern = "^([0-9]{1,15}|earliest|latest|time:[0-9]{1,15}|tail:[0-9]{1,15})$"),
         ("max_records" = Option<u64>, Query, description = "Most records; 500 by default, cut to 10000", minimum = 1),
         ("max_bytes" = Option<u64>, Query, description = "Most stored bytes; 1 MiB by default, cut to 64 MiB", minimum = 1),
         ("wait_ms" = Option<u64>, Query, description = "How long to wait while there is nothing; 0 by default, cut to 60000"),
-        ("isolation" = Option<String>, Query, description = "`read_committed` (the default) or `read_uncommitted`"),
-        ("format" = Option<String>, Query, description = "Force a form of values: `text` or `base64`"),
+        ("isolation" = inline(Option<IsolationWord>), Query, description = "`read_committed` (the default) or `read_uncommitted`"),
+        ("format" = inline(Option<FormatWord>), Query, description = "Force a form of values: `text` or `base64`"),
     ),
     responses(
         (status = 200, description = "The records; none where nothing is to be read yet",

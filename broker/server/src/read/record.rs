@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use levada_api::{ErrorCode, Problem, ReadRecord, Rendering};
+use levada_api::{ErrorCode, FormatWord, IsolationWord, Problem, ReadRecord, Rendering};
 use levada_engine::{FetchError, FetchRequest, From, Isolation};
 use levada_log::RecordRef;
 use levada_model::limits::JSON_INTEGER_MAX;
@@ -38,8 +38,8 @@ const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandb
         ("partition" = u32, Path, description = "The partition"),
         ("offset" = u64, Path, description = "The offset"),
         ("raw" = Option<bool>, Query, description = "The value alone"),
-        ("isolation" = Option<String>, Query, description = "`read_committed` (the default) or `read_uncommitted`"),
-        ("format" = Option<String>, Query, description = "Force a form of the value: `text` or `base64`; not with `raw`"),
+        ("isolation" = inline(Option<IsolationWord>), Query, description = "`read_committed` (the default) or `read_uncommitted`"),
+        ("format" = inline(Option<FormatWord>), Query, description = "Force a form of the value: `text` or `base64`; not with `raw`"),
     ),
     responses(
         (status = 200, description = "The record, or with `raw` its value", content(

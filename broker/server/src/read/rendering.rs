@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::{Frame, SizeHint};
-use levada_api::{Gap, GapCause, Problem, RecordOut, Rendering, ValueForm};
+use levada_api::{FormatWord, Gap, GapCause, IsolationWord, Problem, RecordOut, Rendering, ValueForm};
 use levada_engine::{Fetched, Isolation};
 use levada_log::{Damage, RecordRef, RecordsError};
 use levada_model::{Offset, PartitionIndex, TimestampType};
@@ -25,22 +25,19 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Reads `format=`.
 pub(super) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
-    let form = params.value("format", |text| match text {
-        "text" => Ok(ValueForm::Text),
-        "base64" => Ok(ValueForm::Base64),
-        _ => Err("text or base64"),
-    })?;
-    Ok(form.unwrap_or_default())
+    Ok(match params.value("format", FormatWord::read)? {
+        None => ValueForm::Auto,
+        Some(FormatWord::Text) => ValueForm::Text,
+        Some(FormatWord::Base64) => ValueForm::Base64,
+    })
 }
 
 /// Reads `isolation=`.
 pub(super) fn isolation(params: &mut Params) -> Result<Isolation, Problem> {
-    let isolation = params.value("isolation", |text| match text {
-        "read_committed" => Ok(Isolation::ReadCommitted),
-        "read_uncommitted" => Ok(Isolation::ReadUncommitted),
-        _ => Err("read_committed or read_uncommitted"),
-    })?;
-    Ok(isolation.unwrap_or_default())
+    Ok(match params.value("isolation", IsolationWord::read)?.unwrap_or_default() {
+        IsolationWord::ReadCommitted => Isolation::ReadCommitted,
+        IsolationWord::ReadUncommitted => Isolation::ReadUncommitted,
+    })
 }
 
 /// Writes one record of `partition`.

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName};
-use levada_api::{ErrorCode, Problem, Rendering, TopicRecords};
+use levada_api::{ErrorCode, FormatWord, IsolationWord, Problem, Rendering, TopicRecords};
 use levada_engine::{From, TopicStart};
 use levada_model::limits::READ_RECORDS_DEFAULT;
 
@@ -27,12 +27,13 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     params(
         ("topic" = String, Path, description = "The topic"),
         ("from" = Option<String>, Query, description = "Where to begin: `earliest` (the default), `latest` (the default \
-            of an event stream), `time:MS`, `tail:N`, or a cursor"),
+            of an event stream), `time:MS`, `tail:N`, or a cursor",
+            pattern = "^(earliest|latest|time:[0-9]{1,15}|tail:[0-9]{1,15}|[A-Za-z0-9_-]{28,})$"),
         ("max_records" = Option<u64>, Query, description = "Most records; 500 by default, cut to 10000; not for an event stream", minimum = 1),
         ("max_bytes" = Option<u64>, Query, description = "Most stored bytes; 1 MiB by default, cut to 64 MiB; not for an event stream", minimum = 1),
         ("wait_ms" = Option<u64>, Query, description = "How long to wait while there is nothing; 0 by default, cut to 60000; not for an event stream"),
-        ("isolation" = Option<String>, Query, description = "`read_committed` (the default) or `read_uncommitted`"),
-        ("format" = Option<String>, Query, description = "Force a form of values: `text` or `base64`"),
+        ("isolation" = inline(Option<IsolationWord>), Query, description = "`read_committed` (the default) or `read_uncommitted`"),
+        ("format" = inline(Option<FormatWord>), Query, description = "Force a form of values: `text` or `base64`"),
         ("Last-Event-ID" = Option<String>, Header, description = "Event streams only: the `id` of the last event seen"),
     ),
     responses(

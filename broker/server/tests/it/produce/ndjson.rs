@@ -1,9 +1,11 @@
 //! `application/x-ndjson`, both ways.
 
 use std::convert::Infallible;
+use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::write::GzEncoder;
 use futures_util::stream;
 use http::Method;
 use serde_json::{Value, json};
@@ -214,4 +216,53 @@ async fn what_needs_one_body_is_refused_for_a_stream() {
     }
     harness.body(Method::POST, &format!("{PATH}?partition=0"), MEDIA, "{\"value\":1}").await.expect(400);
     assert_eq!(count(&harness, "t").await, 0);
+}
+
+#[tokio::test]
+async fn a_packed_stream_is_unpacked_while_it_comes() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    let sent: String = (0..5000).map(|n| format!("{{\"value\":{n}}}\n")).collect();
+    let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(sent.as_bytes()).expect("packed");
+    let packed = gzip.finish().expect("packed");
+    let post = |body: Vec<u8>| {
+        let request = harness.request(Method::POST, &format!("{PATH}?results=none")).header("content-type", MEDIA);
+        harness.send(request.header("content-encoding", "gzip").body(body))
+    };
+    let answer = post(packed.clone()).await.expect(200);
+    assert_eq!(answer.json(), json!({ "done": true, "accepted": 5000, "refused": 0 }));
+    let cut = post(packed[..packed.len() / 2].to_vec()).await.expect(200).json();
+    assert_eq!((&cut["done"], &cut["problem"]["code"]), (&json!(false), &json!("invalid-body")));
+    let stored = count(&harness, "t").await - 5000;
+    assert_eq!(cut["accepted"], stored, "what the answer says is what is stored");
+}
+
+#[tokio::test]
+async fn a_shutdown_answers_what_it_took_and_ends_the_stream() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    let (send, pieces) = mpsc::channel(1);
+    let request = harness.request(Method::POST, PATH).header("content-type", MEDIA).body(body(pieces));
+    let response = harness.stream(request).await;
+    let mut answers = Answers { response, read: Vec::new() };
+    let feeder = tokio::spawn(async move {
+        // Sends until nobody takes it any more.
+        while send.send(Bytes::from("{\"value\":1}\n")).await.is_ok() {}
+    });
+    assert_eq!(answers.next().await, Some(json!({ "line": 1, "partition": 0, "offset": 0 })));
+    let stopping = tokio::spawn(harness.server.shutdown());
+    let mut accepted = 1;
+    let last = loop {
+        let answer = answers.next().await.expect("a last line");
+        if answer.get("done").is_some() {
+            break answer;
+        }
+        accepted += u64::from(answer.get("offset").is_some());
+    };
+    assert_eq!((&last["done"], &last["accepted"]), (&json!(false), &json!(accepted)));
+    assert_eq!(last["problem"]["code"], "shutting-down");
+    drop(answers);
+    stopping.await.expect("no panic").expect("clean");
+    feeder.await.expect("no panic");
 }
