@@ -137,10 +137,10 @@ fn what_is_wrong_in_a_file_is_told_by_its_name_and_line() {
         ("linger-ms = \n", "line 1"),
     ] {
         write_file(&file, text);
-        let error = run(serve().arg("--config").arg(&file), b"").failed(2);
+        let error = run(serve().arg("--print-config").arg("--config").arg(&file), b"").failed(2);
         assert!(error.contains(hint) && error.contains("levada.toml"), "{text}: {error}");
     }
-    let error = run(serve().args(["--config", "/nowhere/levada.toml"]), b"").failed(2);
+    let error = run(serve().args(["--print-config", "--config", "/nowhere/levada.toml"]), b"").failed(2);
     assert!(error.contains("/nowhere/levada.toml: the configuration cannot be read"), "{error}");
 }
 

@@ -1,13 +1,14 @@
 //! `levada produce`.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
-use crate::program::{FEED, Server, write_file};
+use crate::program::{FEED, Server, program, run, write_file};
 
 /// The records of a topic as the interface writes them.
 fn records(server: &Server, topic: &str) -> Vec<serde_json::Value> {
@@ -118,6 +119,26 @@ fn every_acks_stores() {
     // Nobody waits for the last one; the reader does.
     let out = server.levada(&["consume", "t", "--follow", "--from", "earliest", "--max", "3"]).ok();
     assert_eq!(out, "1\n1\n1\n");
+}
+
+#[test]
+fn the_acks_that_were_chosen_are_asked_for() {
+    for (flags, asked) in
+        [(&["--acks", "leader"][..], "/records?acks=leader "), (&["--acks", "none"], "/records?acks=none ")]
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let mut command = program();
+        command.args(["produce", "t", "--url", &url]).args(flags);
+        let running = std::thread::spawn(move || run(&mut command, b"1\n"));
+        let (mut stream, _) = listener.accept().expect("it connects");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("it asks");
+        assert!(line.contains(asked), "{line}");
+        let refusal = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        stream.write_all(refusal.as_bytes()).expect("it listens");
+        running.join().expect("it does not panic").failed(1);
+    }
 }
 
 #[test]
