@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(3600);
 #[tokio::test]
 async fn a_head_that_does_not_arrive_in_time_closes_the_connection() {
     let harness = Harness::start(|options| {
-        options.header_timeout = Duration::from_millis(50);
+        options.header_timeout = Duration::from_millis(500);
         options.idle_timeout = LONG;
     })
     .await;
