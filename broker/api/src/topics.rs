@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use levada_model::ConfigKey;
+use levada_model::limits::JSON_INTEGER_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -151,20 +152,41 @@ pub enum PartitionState {
     Retiring,
 }
 
-/// The settings as an object's properties, each integer or text as its default is.
+/// The settings as an object's properties.
 fn settings_with(nullable: bool, all: bool) -> ObjectBuilder {
     let mut object = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(false)));
     for key in ConfigKey::all() {
-        let kind = if key.default_value().is_number() { Type::Integer } else { Type::String };
-        let kind = if nullable { SchemaType::from_iter([kind, Type::Null]) } else { SchemaType::new(kind) };
-        let description = format!("{}; takes {}", key.effect, key.rule);
-        let property = ObjectBuilder::new().schema_type(kind).description(Some(description));
-        object = object.property(key.name, property.default(Some(key.default_value())));
+        object = object.property(key.name, setting(key, nullable));
         if all {
             object = object.required(key.name);
         }
     }
     object
+}
+
+/// One setting: an integer or a word as its default is, bounded as its rule says.
+fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
+    let default = key.default_value();
+    let kind = if default.is_number() { Type::Integer } else { Type::String };
+    let schema = ObjectBuilder::new()
+        .description(Some(format!("{}; takes {}", key.effect, key.rule)))
+        .schema_type(if nullable { SchemaType::from_iter([kind.clone(), Type::Null]) } else { SchemaType::new(kind) })
+        .default(Some(default.clone()));
+    if default.is_number() {
+        let (least, most) = bounds(key.rule);
+        return schema.minimum(Some(least)).maximum(Some(most));
+    }
+    // In a rule every word that is taken stands between quotation marks.
+    let words = key.rule.split('"').skip(1).step_by(2).map(Value::from);
+    schema.enum_values(Some(words.chain(nullable.then_some(Value::Null))))
+}
+
+/// The least and the largest integer that a rule such as `-1 (for ever) or an integer from 0 to 2^53 - 1` names.
+fn bounds(rule: &str) -> (i64, i64) {
+    let (least, most) = rule.split_once("from ").and_then(|(_, range)| range.split_once(" to ")).expect("a range");
+    let least = if rule.starts_with("-1 ") { -1 } else { least.parse().expect("a number") };
+    let most = if most == "2^53 - 1" { JSON_INTEGER_MAX.cast_signed() } else { most.parse().expect("a number") };
+    (least, most)
 }
 
 fn settings() -> ObjectBuilder {
@@ -181,8 +203,40 @@ fn changed_settings() -> ObjectBuilder {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use levada_model::{ConfigKey, TopicConfig};
+    use serde_json::{Value, json};
+
+    use super::setting;
     use crate::strict::from_json;
     use crate::{CreateTopic, ErrorCode, TruncateTopic};
+
+    /// Whether the rule takes the value, and whether its schema does.
+    fn takes(key: &ConfigKey, schema: &Value, value: &Value) -> (bool, bool) {
+        let by_rule = TopicConfig::new(&BTreeMap::from([(key.name.to_owned(), value.clone())])).is_ok();
+        let by_schema = match value.as_i64() {
+            Some(n) => schema["minimum"].as_i64() <= Some(n) && Some(n) <= schema["maximum"].as_i64(),
+            None => schema["enum"].as_array().is_some_and(|words| words.contains(value)),
+        };
+        (by_rule, by_schema)
+    }
+
+    #[test]
+    fn the_schema_of_a_setting_takes_what_its_rule_takes() {
+        for key in ConfigKey::all() {
+            let schema = serde_json::to_value(setting(key, false).build()).expect("plain data");
+            let mut values = vec![key.default_value()];
+            match (schema["minimum"].as_i64(), schema["maximum"].as_i64()) {
+                (Some(least), Some(most)) => values.extend([least - 1, least, most, most + 1].map(Value::from)),
+                _ => values.extend(schema["enum"].as_array().expect("words").iter().cloned().chain([json!("other")])),
+            }
+            for value in values {
+                let (by_rule, by_schema) = takes(key, &schema, &value);
+                assert_eq!(by_rule, by_schema, "{}: {value}", key.name);
+            }
+        }
+    }
 
     #[test]
     fn absent_fields_have_their_defaults() {

@@ -1,15 +1,19 @@
 //! `levada consume`: reads a topic or one partition, to its end or live.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use levada_client::{Client, FetchQuery, FollowEvent, Record};
+use tokio::time::Instant;
 
 use crate::failure::Usage;
 use crate::output::{Format, Printer, note};
 
 /// How long the server holds an empty answer back while one partition is followed.
 const WAIT_MS: u64 = 30_000;
+/// Between two tries to reach a server that was there.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Most records asked for at once.
 const PAGE_RECORDS: u64 = 10_000;
 
@@ -110,14 +114,24 @@ async fn read_partition(
     sink: &mut Sink,
 ) -> anyhow::Result<()> {
     let mut offset = from.to_owned();
+    let mut answered = false;
     while sink.left > 0 {
         let query = FetchQuery {
-            offset: Some(offset),
+            offset: Some(offset.clone()),
             max_records: Some(sink.left.min(PAGE_RECORDS)),
             wait_ms: command.follow.then_some(WAIT_MS),
             ..FetchQuery::default()
         };
-        let fetched = client.fetch(&command.topic, partition, &query).await?;
+        let fetched = match client.fetch(&command.topic, partition, &query).await {
+            Ok(fetched) => fetched,
+            // As live following of a whole topic does: once it was there, it is waited for.
+            Err(error) if command.follow && answered && error.is_retryable() => {
+                tokio::time::sleep_until(Instant::now() + error.retry_after().unwrap_or_default().max(PAUSE)).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        answered = true;
         fetched.gaps.iter().for_each(|gap| note(format!("gap: {gap}")));
         sink.print_all(&fetched.records)?;
         if !command.follow && fetched.next_offset >= fetched.last_stable_offset {

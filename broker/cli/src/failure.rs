@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use levada_api::ErrorCode;
 use levada_client::ClientError;
@@ -28,9 +29,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if io_error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    match error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()) {
+    match error.chain().find_map(client_error) {
         // Its text says it all; below it are only the library's words.
-        Some(known) => note(format!("error: {}{}", before(error, known), known)),
+        Some(known) => note(format!("error: {}{known}", before(error))),
         None => note(format!("error: {error:#}")),
     }
     if let Some(hint) = hint(error) {
@@ -39,16 +40,19 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
 }
 
+/// The client's error, also where several records share it.
+fn client_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a ClientError> {
+    let shared = || cause.downcast_ref::<Arc<ClientError>>().map(Arc::as_ref);
+    cause.downcast_ref::<ClientError>().or_else(shared)
+}
+
 /// What was being done when the client's error came.
-fn before(error: &anyhow::Error, known: &ClientError) -> String {
-    let outer =
-        error.chain().take_while(|cause| !cause.downcast_ref::<ClientError>().is_some_and(|e| std::ptr::eq(e, known)));
-    outer.map(|cause| format!("{cause}: ")).collect()
+fn before(error: &anyhow::Error) -> String {
+    error.chain().take_while(|cause| client_error(*cause).is_none()).map(|cause| format!("{cause}: ")).collect()
 }
 
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    let known = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>())?;
-    match known {
+    match error.chain().find_map(client_error)? {
         ClientError::Unreachable { .. } => Some("another address is named by --url or LEVADA_URL"),
         ClientError::Unexpected { .. } => Some("is that address a Levada server of the same version?"),
         ClientError::Refused { problem, .. } => match problem.code {

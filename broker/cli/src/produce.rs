@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use levada_api::ErrorCode;
 use levada_client::{Acks, Client, ClientError, Delivery, Producer, ProducerOptions};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -166,8 +167,7 @@ pub(crate) async fn run(command: ProduceCommand, client: Client, mut printer: Pr
     let refused = if tally.refused == 0 { String::new() } else { format!(", {} refused", tally.refused) };
     printer.result(&tally, format!("{} stored{refused} ({requests} requests)", tally.stored))?;
     if let Some((line, error)) = fatal {
-        let error = Arc::try_unwrap(error).map_err(|shared| anyhow::anyhow!("{shared}"));
-        return error.map_or_else(Err, |error| Err(anyhow::Error::new(error))).context(format!("line {line}"));
+        return Err(error).context(format!("line {line}"));
     }
     if let Some(error) = broken {
         return Err(error).context(format!("after line {number}"));
@@ -207,10 +207,12 @@ async fn tally(mut outcomes: mpsc::Receiver<(u64, Outcome)>, bar: ProgressBar) -
     (tally, fatal)
 }
 
+/// Whether the next record may fare better.
 fn is_about_the_record(error: &ClientError) -> bool {
-    error
-        .problem()
-        .is_some_and(|problem| !problem.retryable && problem.errors.iter().any(|e| e.pointer.starts_with("/records/")))
+    error.problem().is_some_and(|problem| {
+        problem.code == ErrorCode::BodyTooLarge
+            || problem.errors.iter().any(|fault| fault.pointer.starts_with("/records/"))
+    })
 }
 
 /// One record's refusal without the list of places: which line it is, is known better here.

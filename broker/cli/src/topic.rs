@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use levada_api::{AlterTopic, PartitionState, Topic, TruncateBefore, TruncatedPartition};
 use levada_client::Client;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub(crate) struct Named {
 
 /// A change.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true, id = "change", args = ["partitions", "config", "reset"])]
+#[command(group(ArgGroup::new("change").required(true).multiple(true).args(["partitions", "config", "reset"])))]
 pub(crate) struct Alter {
     /// The topic's name.
     name: String,

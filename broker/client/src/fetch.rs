@@ -103,7 +103,7 @@ impl Client {
         topic: &str,
         partition: u32,
         query: &FetchQuery,
-    ) -> Result<impl Stream<Item = Result<Record, ClientError>> + use<>, ClientError> {
+    ) -> Result<impl Stream<Item = Result<Record, ClientError>> + Unpin + use<>, ClientError> {
         let request = query.add_to(self.partition_request(topic, partition)?).header(ACCEPT, crate::NDJSON_TYPE);
         let response = self.send(request).await?;
         let client = self.clone();

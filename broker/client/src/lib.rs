@@ -13,6 +13,7 @@ mod lines;
 mod produce;
 mod producer;
 mod record;
+mod sender;
 mod sse;
 mod topics;
 

@@ -1,7 +1,8 @@
 //! An answer's body as lines, as they arrive.
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{Stream, stream};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
 use reqwest::{Error, Response};
 
 /// Cuts a body at line breaks. What follows the last one is a line too, unless it is empty.
@@ -36,7 +37,7 @@ impl Lines {
     }
 
     /// The lines; after an error nothing comes.
-    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<Bytes, Error>> {
+    pub(crate) fn into_stream(self) -> BoxStream<'static, Result<Bytes, Error>> {
         stream::unfold(Some(self), async |lines| {
             let mut lines = lines?;
             match lines.next().await {
@@ -44,5 +45,6 @@ impl Lines {
                 Err(error) => Some((Err(error), None)),
             }
         })
+        .boxed()
     }
 }

@@ -53,8 +53,8 @@ pub struct RawOptions {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
-    records: &'a [NewRecord],
+struct Request<'a, R> {
+    records: &'a [R],
 }
 
 impl Client {
@@ -74,6 +74,16 @@ impl Client {
         &self,
         topic: &str,
         records: &[NewRecord],
+        acks: Acks,
+        idempotency_key: Option<&str>,
+    ) -> Result<ProduceAnswer, ClientError> {
+        self.produce_records(topic, records, acks, idempotency_key).await
+    }
+
+    pub(crate) async fn produce_records<R: Serialize>(
+        &self,
+        topic: &str,
+        records: &[R],
         acks: Acks,
         idempotency_key: Option<&str>,
     ) -> Result<ProduceAnswer, ClientError> {
@@ -143,7 +153,7 @@ impl Client {
         topic: &str,
         records: S,
         acks: Acks,
-    ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + use<S>, ClientError> {
+    ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + Unpin + use<S>, ClientError> {
         let lines = records.map(|record| record.to_line());
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, crate::NDJSON_TYPE);
         let response = self.send(request.body(Body::wrap_stream(lines))).await?;

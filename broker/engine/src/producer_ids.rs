@@ -1,6 +1,7 @@
 //! Producer ids: taken from the metadata in blocks and given out one by one, never twice.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use levada_model::ProducerId;
 use parking_lot::Mutex;
@@ -11,12 +12,17 @@ use crate::metadata::{Applied, Command, Metadata, MetadataError};
 const BLOCK: u32 = 1_000;
 
 /// Gives out producer ids.
-pub(crate) struct ProducerIds(Mutex<Range<i64>>);
+pub(crate) struct ProducerIds {
+    /// What is left of the block; held while a new one is written.
+    block: Mutex<Range<i64>>,
+    /// All ids below this may have been given out.
+    given_end: AtomicI64,
+}
 
 impl ProducerIds {
     /// `next` is the first id that no block holds yet.
     pub(crate) fn new(next: ProducerId) -> Self {
-        Self(Mutex::new(next.0..next.0))
+        Self { block: Mutex::new(next.0..next.0), given_end: AtomicI64::new(next.0) }
     }
 
     /// Gives out an id; may block for the disk.
@@ -24,18 +30,20 @@ impl ProducerIds {
     /// # Errors
     /// When the metadata takes no changes.
     pub(crate) fn give(&self, metadata: &dyn Metadata) -> Result<ProducerId, MetadataError> {
-        let mut block = self.0.lock();
+        let mut block = self.block.lock();
         if block.is_empty() {
             let Applied::ProducerIds(first) = metadata.propose(&Command::TakeProducerIds { count: BLOCK })? else {
                 unreachable!("taking ids answers with ids");
             };
             *block = first.0..first.0 + i64::from(BLOCK);
         }
-        Ok(ProducerId(block.next().expect("a block is not empty")))
+        let id = block.next().expect("a block is not empty");
+        self.given_end.store(id + 1, Ordering::Release);
+        Ok(ProducerId(id))
     }
 
     /// Whether the id may have been given out, in this run or an earlier one.
     pub(crate) fn was_given(&self, id: ProducerId) -> bool {
-        (0..self.0.lock().start).contains(&id.0)
+        (0..self.given_end.load(Ordering::Acquire)).contains(&id.0)
     }
 }

@@ -2,6 +2,7 @@
 //! parallel. And the marker's return at the end.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +79,10 @@ pub(crate) fn open_topics(
             path: format!("the settings of topic {name}"),
             detail: error.to_string(),
         })?;
-        make_topic_dir(directory, topic)?;
+        make_dirs(directory, topic)?;
+        if topic.partitions.iter().any(|slot| slot.stage == Stage::Dropped) {
+            remove_dropped(directory, topic)?;
+        }
         configs.push((name, topic, config));
     }
     let specs: Vec<_> = configs.iter().flat_map(|(_, topic, config)| specs(topic, config, 0, start.clean)).collect();
@@ -129,17 +133,33 @@ pub(crate) fn specs<'a>(
     })
 }
 
-/// Makes the directory of a topic, durably, and removes those of dropped partitions that a crash has left.
-pub(crate) fn make_topic_dir(directory: &Directory, topic: &TopicImage) -> Result<(), StorageError> {
+/// Makes the directories of a topic and its partitions where there are none, durably and with one sync for all.
+pub(crate) fn make_dirs(directory: &Directory, topic: &TopicImage) -> Result<(), StorageError> {
     let storage = &**directory.storage();
     let path = directory.topic_dir(topic.id);
-    let names = storage.list(&path).unwrap_or_default();
-    if names.is_empty() {
-        create_dir(storage, &path)?;
+    let names: BTreeSet<_> = match storage.list(&path) {
+        Ok(names) => names.into_iter().collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            create_dir(storage, &path)?;
+            BTreeSet::new()
+        }
+        Err(error) => return Err(failed("list", &path, error)),
+    };
+    let there = topic.partitions.iter().zip(0_u32..).filter(|(slot, _)| slot.stage != Stage::Dropped);
+    let missing: Vec<_> = there.map(|(_, index)| index).filter(|index| !names.contains(&index.to_string())).collect();
+    for index in &missing {
+        let path = directory.partition_dir(topic.id, PartitionIndex(*index));
+        storage.create_dir(&path).map_err(|source| failed("create", &path, source))?;
     }
-    for (slot, index) in topic.partitions.iter().zip(0..) {
-        let dropped = slot.stage == Stage::Dropped && names.iter().any(|name| *name == index.to_string());
-        if dropped {
+    if missing.is_empty() { Ok(()) } else { sync_dir(storage, &path) }
+}
+
+/// Removes what a crash has left of dropped partitions.
+fn remove_dropped(directory: &Directory, topic: &TopicImage) -> Result<(), StorageError> {
+    let storage = &**directory.storage();
+    let names = list(storage, &directory.topic_dir(topic.id))?;
+    for (slot, index) in topic.partitions.iter().zip(0_u32..) {
+        if slot.stage == Stage::Dropped && names.contains(&index.to_string()) {
             remove_dir(storage, &directory.partition_dir(topic.id, PartitionIndex(index)))?;
         }
     }

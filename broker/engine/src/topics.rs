@@ -275,11 +275,10 @@ impl Core {
         let _changes = self.begin_change()?;
         let id = TopicId(Uuid::new_v4());
         let image = self.propose_topic(&Command::CreateTopic { name: name.clone(), id, partitions, config: set })?;
-        let opened =
-            start::make_topic_dir(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
-                let specs = start::specs(&image, &config, 0, false).collect();
-                start::in_parallel(specs, |spec| Partition::open(&self.directory, &spec)).into_iter().collect()
-            });
+        let opened = start::make_dirs(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
+            let specs = start::specs(&image, &config, 0, false).collect();
+            start::in_parallel(specs, |spec| Partition::open(&self.directory, &spec)).into_iter().collect()
+        });
         let partitions: Vec<_> = match opened {
             Ok(partitions) => partitions,
             Err(error) => {
@@ -318,6 +317,7 @@ impl Core {
 
     /// Makes what runs what metadata says.
     fn apply_image(&self, topic: &Topic, image: Arc<TopicImage>, config: TopicConfig) -> Result<(), TopicError> {
+        start::make_dirs(&self.directory, &image).map_err(|error| self.fenced(&error))?;
         let old = topic.state_full();
         let running = |index: u32| old.partition(PartitionIndex(index)).cloned();
         let missing = start::specs(&image, &config, 0, false).filter(|spec| running(spec.index.0).is_none()).collect();

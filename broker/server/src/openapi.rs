@@ -19,6 +19,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
+/// The rule of names as a pattern, but for `.` and `..`, which no URL can hold as a segment anyway.
+const NAME_PATTERN: &str = "^[a-zA-Z0-9._-]{1,249}$";
+
 /// What every document begins with; the paths come from the handlers.
 #[derive(OpenApi)]
 #[openapi(
@@ -55,6 +58,7 @@ pub(crate) fn complete(document: &utoipa::openapi::OpenApi) -> Value {
         for (method, operation) in item.as_object_mut().expect("a path has operations") {
             if operation.get("responses").is_some() {
                 complete_responses(path, method, operation);
+                complete_names(operation);
             }
         }
     }
@@ -91,6 +95,16 @@ fn complete_responses(path: &str, method: &str, operation: &mut Value) {
         if status.as_str() >= "400" && response.get("content").is_none() {
             let schema = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
             response["content"] = json!({ "application/problem+json": schema });
+        }
+    }
+}
+
+/// Topics and groups in a path have the rule of names.
+fn complete_names(operation: &mut Value) {
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        if parameter["in"] == "path" && (parameter["name"] == "topic" || parameter["name"] == "group") {
+            parameter["schema"]["pattern"] = json!(NAME_PATTERN);
         }
     }
 }

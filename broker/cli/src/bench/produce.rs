@@ -143,7 +143,7 @@ async fn count(mut answers: mpsc::Receiver<(Instant, Delivery)>, bytes: u64, met
             Ok(_) => meter.done(1, bytes, start.elapsed()),
             Err(error) => {
                 meter.failed();
-                anyhow::bail!("a record was not stored: {error}");
+                return Err(error).context("a record was not stored");
             }
         }
     }

@@ -122,6 +122,40 @@ async fn a_wrong_record_is_refused_alone() {
 }
 
 #[tokio::test]
+async fn what_is_too_large_in_one_piece_is_sent_in_halves() {
+    let script = Script::new(vec![], |asked| {
+        let too_large = || Reply::problem(&Problem::new(ErrorCode::BodyTooLarge, "at most two"));
+        if asked.values().len() > 2 { too_large() } else { store(asked) }
+    })
+    .await;
+    let producer = producer(&script, patient(7));
+    let mut deliveries = Vec::new();
+    for number in 0..7 {
+        deliveries.push(producer.send(numbered(number)).await);
+    }
+    producer.close().await;
+    for (number, delivery) in (0..).zip(deliveries) {
+        assert_eq!(delivery.answer().await.expect("it was stored").offset, Some(number));
+    }
+    let stored: Vec<_> =
+        script.asked().iter().map(Asked::values).filter(|values| values.len() <= 2).flatten().collect();
+    assert_eq!(stored, ["0", "1", "2", "3", "4", "5", "6"], "in order");
+}
+
+#[tokio::test]
+async fn one_record_that_is_too_large_is_refused() {
+    let script = Script::new(vec![], |_| Reply::problem(&Problem::new(ErrorCode::BodyTooLarge, "nothing fits"))).await;
+    let producer = producer(&script, patient(2));
+    let deliveries = [producer.send(numbered(0)).await, producer.send(numbered(1)).await];
+    for delivery in deliveries {
+        let error = delivery.answer().await.expect_err("it is refused");
+        assert_eq!(error.problem().map(|problem| problem.code), Some(ErrorCode::BodyTooLarge));
+    }
+    producer.close().await;
+    assert_eq!(script.asked().len(), 3);
+}
+
+#[tokio::test]
 async fn a_final_refusal_is_not_tried_again() {
     let problem = Problem::new(ErrorCode::TopicNotFound, "there is no topic t");
     let script = Script::new(vec![Reply::problem(&problem)], store).await;

@@ -5,7 +5,7 @@ use levada_log::SimStorage;
 use levada_model::GroupName;
 use serde_json::json;
 
-use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request};
+use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request, until};
 
 /// The fault that a produce to a topic meets, and whether its records may be stored all the same.
 async fn fenced(engine: &Engine, topic: &str) -> bool {
@@ -97,4 +97,24 @@ async fn metadata_that_cannot_be_written_change_nothing_and_fence() {
     assert!(matches!(refused, TopicError::Unavailable(_)));
     assert!(engine.describe_topic(&me(), &name("new")).is_err());
     assert!(!fenced(&engine, "t").await);
+}
+
+#[tokio::test]
+async fn a_bug_in_an_owner_fences_the_directory_and_leaves_nobody_waiting() {
+    let (bench, disk) = Bench::sim();
+    let gate = crate::gate::Gate::before(disk);
+    let engine = bench.with(gate.clone()).open();
+    create(&engine, "t", 1, &[]).await;
+    create(&engine, "u", 1, &[]).await;
+    produce(&engine, "t", vec![record("", "kept")]).await;
+    gate.break_writes();
+    let produced = engine.produce(&me(), &name("t"), request(vec![record("", "lost")])).await.expect("taken");
+    let fault = produced.records[0].as_ref().expect_err("nobody knows what it did before it panicked");
+    assert!(matches!(**fault, AppendFault::Fenced { possible: true, .. }), "{fault}");
+    until("it is fenced", async || engine.health() != Health::Serving).await;
+    for topic in ["t", "u"] {
+        assert!(!fenced(&engine, topic).await);
+    }
+    assert_eq!(all(&engine, "t", 0, 0).await.len(), 1);
+    assert!(engine.close().await.is_err(), "and closing does not wait for it either");
 }

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::support::LONG;
 
-/// Holds syncs of segments while it is shut.
+/// Holds syncs of segments while it is shut, and panics in their writes once it is broken.
 #[derive(Clone)]
 pub(crate) struct Gate {
     inner: Arc<dyn Storage>,
@@ -27,6 +27,7 @@ struct Door {
 struct State {
     shut: bool,
     waiting: usize,
+    broken: bool,
 }
 
 struct GatedFile {
@@ -48,6 +49,11 @@ impl Gate {
     pub(crate) fn open(&self) {
         self.door.state.lock().shut = false;
         self.door.changed.notify_all();
+    }
+
+    /// From now on writes of segments panic, as only a bug of our own does.
+    pub(crate) fn break_writes(&self) {
+        self.door.state.lock().broken = true;
     }
 
     /// Comes back when so many syncs wait.
@@ -108,6 +114,8 @@ impl File for GatedFile {
         self.inner.read_at(buf, position)
     }
     fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        let broken = self.door.state.lock().broken;
+        assert!(!broken, "a planted bug");
         self.inner.write_at(parts, position)
     }
     fn len(&self) -> io::Result<u64> {
@@ -120,9 +128,9 @@ impl File for GatedFile {
         let mut state = self.door.state.lock();
         state.waiting += 1;
         self.door.changed.notify_all();
-        while state.shut {
-            self.door.changed.wait(&mut state);
-        }
+        // A test that fails leaves the gate shut; it shall not hang as well.
+        let give_up = std::time::Instant::now() + LONG;
+        while state.shut && !self.door.changed.wait_until(&mut state, give_up).timed_out() {}
         state.waiting -= 1;
         drop(state);
         self.inner.sync_data()

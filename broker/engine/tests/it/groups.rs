@@ -4,7 +4,7 @@ use levada_engine::{CommittedOffset, Engine, From, GroupError, OffsetCommit};
 use levada_model::{GroupName, Offset, Timestamp};
 use tokio::task::JoinSet;
 
-use crate::support::{Bench, START, all, create, me, name, p, produce, to};
+use crate::support::{Bench, START, all, create, me, name, p, produce, to, until};
 
 fn group(text: &str) -> GroupName {
     GroupName::new(text).expect("a group's name")
@@ -150,9 +150,7 @@ async fn a_commit_whose_future_is_dropped_is_in_the_view_when_it_is_in_the_log()
     dropped.abort();
     assert!(dropped.await.is_err());
     gate.open();
-    while committed(&engine, "g").await != [("t".to_owned(), 0, 4)] {
-        tokio::task::yield_now().await;
-    }
+    until("the commit holds", async || committed(&engine, "g").await == [("t".to_owned(), 0, 4)]).await;
     let own = partition_of("g");
     assert_eq!(all(&engine, "__consumer_offsets", own, 0).await.len(), 2, "the topic can be read as any other");
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{Bench, create, me, name, p, produce, record, request, set, to, try_all};
+use crate::support::{Bench, create, me, name, p, produce, record, request, set, to, try_all, until};
 
 const PARTITIONS: u32 = 3;
 const PRODUCERS: usize = 6;
@@ -87,9 +87,7 @@ async fn pictures(seed: u64, plant: impl Fn(&SimStorage)) -> (Bench, Vec<(Answer
     let mut pictures = Vec::new();
     for cut in 0..CUTS {
         let goal = (cut as usize + 1) * 25;
-        while answered.lock().records.len() < goal {
-            tokio::task::yield_now().await;
-        }
+        until("enough is answered", async || answered.lock().records.len() >= goal).await;
         if cut % 4 == 3 {
             engine.run_maintenance();
         }

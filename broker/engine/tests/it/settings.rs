@@ -9,7 +9,7 @@ use levada_engine::{
 use levada_model::{Compression, ConfigKey, Offset, ProducerEpoch, Sequence, Timestamp, TimestampType};
 use serde_json::{Value, json};
 
-use crate::support::{Bench, START, all, create, fetch, me, name, offsets, produce, record, request, to};
+use crate::support::{Bench, START, all, create, fetch, me, name, offsets, produce, record, request, to, until};
 
 /// Tests by the setting whose effect they show.
 const SHOWN: [(&str, &str); 12] = [
@@ -250,10 +250,8 @@ async fn housekeeping_comes_at_its_interval() {
         tokio::time::advance(Duration::from_secs(4)).await;
         tokio::task::yield_now().await;
     }
-    while engine.stats().segments_removed == 0 {
-        tokio::time::advance(Duration::from_secs(4)).await;
-        tokio::task::yield_now().await;
-    }
+    tokio::time::advance(Duration::from_secs(4)).await;
+    until("retention has removed the segment", async || engine.stats().segments_removed == 1).await;
     assert!(engine.describe_topic(&me(), &name("t")).expect("there").partitions[0].log_start_offset == Offset(1));
     assert!(fetch(&engine, "t", 0, From::Earliest).await.expect("a read").batches.is_empty());
 }

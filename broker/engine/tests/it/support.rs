@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use levada_engine::{
@@ -59,6 +59,15 @@ impl Bench {
 
     pub(crate) fn open(&self) -> Engine {
         Engine::open(self.options()).expect("the engine opens")
+    }
+}
+
+/// Comes back when something holds, which must come in the end.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < LONG, "it never came that {what}");
+        tokio::task::yield_now().await;
     }
 }
 

@@ -11,7 +11,7 @@ use levada_log::{SimStorage, Storage};
 use levada_model::{Authorizer, ConfigError, Denied, LeaderEpoch, Offset, Operation, Principal, Resource};
 use serde_json::json;
 
-use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request, set, to};
+use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request, set, to, until};
 
 async fn alter(engine: &Engine, partitions: u32) -> levada_engine::TopicDescription {
     let change = AlterTopic { partitions: Some(partitions), ..AlterTopic::default() };
@@ -156,6 +156,39 @@ async fn surplus_partitions_retire_are_dropped_when_empty_and_come_back_at_their
 }
 
 #[tokio::test]
+async fn what_was_accepted_before_a_partition_retires_is_stored() {
+    let (bench, _) = Bench::sim();
+    let linger = std::time::Duration::from_millis(20);
+    let engine = Engine::open(EngineOptions { linger, ..bench.options() }).expect("the engine opens");
+    create(&engine, "t", 2, &[]).await;
+    let accepted = tokio::spawn({
+        let engine = engine.clone();
+        async move { produce(&engine, "t", vec![to(1, "accepted")]).await }
+    });
+    until("it waits for its owner", async || engine.stats().waiting_appends == 1).await;
+    let altered = alter(&engine, 1).await;
+    assert_eq!(states(&altered), [(0, PartitionState::Active), (1, PartitionState::Retiring)], "it is not empty");
+    assert_eq!(offsets(&accepted.await.expect("answered")), [0]);
+    assert_eq!(all(&engine, "t", 1, 0).await, [(0, "accepted".to_owned())]);
+}
+
+#[tokio::test]
+async fn the_clean_marker_is_there_only_while_nothing_runs() {
+    const MARKER: &str = "data/clean-shutdown";
+    let (bench, disk) = Bench::sim();
+    let has_marker = |disk: &SimStorage| disk.paths().iter().any(|path| path.trim_start_matches('/') == MARKER);
+    let cut = || disk.crash(&levada_log::CrashPlan::all_lost());
+    let engine = bench.open();
+    assert!(!has_marker(&disk));
+    engine.close().await.expect("closed");
+    assert!(has_marker(&cut()), "durably there");
+    let engine = bench.open();
+    assert!(!has_marker(&disk) && !has_marker(&cut()), "durably gone before any log is opened");
+    drop(engine);
+    assert!(!has_marker(&disk), "a crash leaves none");
+}
+
+#[tokio::test]
 async fn truncation_is_checked_whole_and_moves_log_starts_for_good() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();
@@ -213,9 +246,7 @@ async fn appends_that_meet_a_deletion_are_answered() {
         let engine = engine.clone();
         async move { engine.delete_topic(&me(), &name("t")).await }
     });
-    while engine.describe_topic(&me(), &name("t")).is_ok() {
-        tokio::task::yield_now().await;
-    }
+    until("the topic is gone", async || engine.describe_topic(&me(), &name("t")).is_err()).await;
     gate.open();
     deletion.await.expect("deleted").expect("deleted");
     match &held.await.expect("answered").records[0] {
@@ -282,10 +313,15 @@ async fn cut_at_every_step(change: impl AsyncFn(&Engine) -> bool, check: impl As
             let disk: SimStorage = disk.crash(&plan);
             let engine = bench.with(disk.clone()).open();
             assert_eq!(all(&engine, "other", 0, 0).await.len(), 1, "after {steps} steps");
-            check(&engine, done).await;
             let known: Vec<_> = engine.list_topics(&me(), None, 10).expect("a page").topics;
             let dirs = disk.list("data/log".as_ref()).expect("the logs");
             assert!(dirs.iter().all(|dir| known.iter().any(|t| t.id.to_string() == *dir)), "after {steps}: {dirs:?}");
+            for topic in &known {
+                let dirs = disk.list(format!("data/log/{}", topic.id).as_ref()).expect("the partitions");
+                let is_known = |dir: &String| topic.partitions.iter().any(|p| p.partition.to_string() == *dir);
+                assert!(dirs.iter().all(is_known), "after {steps}: {dirs:?} of {}", topic.name);
+            }
+            check(&engine, done).await;
             if done {
                 assert!(steps > 5, "the disk was to fail in the middle");
                 break;

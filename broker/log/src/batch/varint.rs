@@ -49,7 +49,19 @@ impl<'a> Cursor<'a> {
         Ok(Some(start..self.position))
     }
 
+    #[inline]
     fn varint(&mut self, what: &str) -> Result<u64, String> {
+        // Most numbers of a record take one byte.
+        match self.bytes.get(self.position) {
+            Some(byte) if byte & 0x80 == 0 => {
+                self.position += 1;
+                Ok((*byte).into())
+            }
+            _ => self.wide_varint(what),
+        }
+    }
+
+    fn wide_varint(&mut self, what: &str) -> Result<u64, String> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte(what)?;

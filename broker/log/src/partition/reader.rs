@@ -139,10 +139,17 @@ impl LogReader {
         let place = segment.locate(&self.state, gathering.chunk.next_offset)?;
         self.state.warmed(segment);
         let interval = usize::try_from(self.state.index_interval_bytes()).unwrap_or(usize::MAX);
-        let want = gathering.bytes_left().saturating_add(interval);
-        let window = want.clamp(*READ_WINDOW_BYTES.start(), *READ_WINDOW_BYTES.end());
-        let mut walk = segment.walk(&self.state, place, window)?;
-        while let Some(step) = walk.next().map_err(StorageError::at("read", segment.log_path()))? {
+        let mut walk = segment.walk(&self.state, place, window(gathering.bytes_left().saturating_add(interval)))?;
+        let fail = || StorageError::at("read", segment.log_path());
+        loop {
+            // A batch that has no room is not fetched.
+            if !gathering.chunk.batches.is_empty() {
+                walk.set_window_bytes(window(gathering.bytes_left()));
+                if walk.next_size_bytes().map_err(fail())?.is_some_and(|size| size > gathering.bytes_left()) {
+                    return Ok(false);
+                }
+            }
+            let Some(step) = walk.next().map_err(fail())? else { return Ok(true) };
             match step {
                 Step::Gap(damage) => gathering.skip(&self.state, damage),
                 Step::Batch(_, batch) => {
@@ -155,7 +162,6 @@ impl LogReader {
                 return Ok(false);
             }
         }
-        Ok(true)
     }
 
     /// The first record of one segment with a timestamp of `time` or later, from `start` on and below `end`.
@@ -196,6 +202,11 @@ impl LogReader {
             }
         }
     }
+}
+
+/// How much to ask the file for when so much is wanted.
+fn window(want_bytes: usize) -> usize {
+    want_bytes.clamp(*READ_WINDOW_BYTES.start(), *READ_WINDOW_BYTES.end())
 }
 
 /// A chunk while it is being gathered.

@@ -80,6 +80,16 @@ impl Walk {
         self
     }
 
+    /// Reads so many bytes at a time from now on (more for a larger batch).
+    pub(super) fn set_window_bytes(&mut self, window_bytes: usize) {
+        self.window_bytes = window_bytes.max(HEADER_BYTES);
+    }
+
+    /// How large the next batch says that it is, if there is a head; nothing of it is checked.
+    pub(super) fn next_size_bytes(&mut self) -> io::Result<Option<usize>> {
+        Ok(self.header_at(self.at.position)?.map(|header| header.size_bytes))
+    }
+
     /// Where the walk stands: everything before it was met.
     pub(super) fn place(&self) -> Place {
         self.at

@@ -37,7 +37,7 @@ impl Setting<'_> {
 
 fn records_json(count: usize) -> Vec<u8> {
     let filler = "x".repeat(VALUE_BYTES - 40);
-    let record = |i: usize| format!(r#"{{"key":"user-{i:05}","value":{{"n":{i:08},"text":"{filler}"}}}}"#);
+    let record = |i: usize| format!(r#"{{"key":"user-{i:05}","value":{{"n":1{i:07},"text":"{filler}"}}}}"#);
     format!(r#"{{"records":[{}]}}"#, (0..count).map(record).collect::<Vec<_>>().join(",")).into_bytes()
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use http::{HeaderMap, Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, read_json};
 use crate::scenarios;
 
 /// The committed document, and what was hit of it.
@@ -90,7 +90,7 @@ impl Contract {
         if !there {
             return;
         }
-        let value: Value = serde_json::from_slice(body).unwrap_or_else(|error| panic!("{error}: {}", what()));
+        let value = read_json(body).unwrap_or_else(|error| panic!("{error}: {}", what()));
         let validator = {
             let mut validators = self.validators.lock().expect("no panic");
             let made = validators.entry(key.to_owned()).or_insert_with(|| {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use levada_engine::{Engine, EngineOptions, OpenError};
 use levada_server::{ServeOptions, Server};
+use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,10 +31,18 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
+/// Reads JSON of any depth: a record's value of the greatest depth lies a little deeper in an answer.
+pub(crate) fn read_json(text: &[u8]) -> serde_json::Result<Value> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    reader.disable_recursion_limit();
+    let value = Value::deserialize(&mut reader)?;
+    reader.end().map(|()| value)
+}
+
 impl Answer {
     /// The body as JSON.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        read_json(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// The problem's code; panics where the answer is none.

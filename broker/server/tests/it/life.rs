@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use levada_engine::Engine;
 use levada_server::StartError;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::contract::Contract;
@@ -161,7 +162,10 @@ async fn a_shutdown_wakes_readers_that_wait() {
 
 #[tokio::test]
 async fn as_many_files_may_be_open_as_the_system_allows() {
+    let limit = getrlimit(Resource::Nofile);
+    let lower = limit.maximum.map(|most| most.min(1024) - 1);
+    setrlimit(Resource::Nofile, Rlimit { current: lower, ..limit }).expect("a lower limit is always allowed");
     let _harness = Harness::start(|_| {}).await;
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    assert_eq!(limit.current, limit.maximum);
+    let raised = getrlimit(Resource::Nofile);
+    assert_eq!(raised.current, limit.maximum);
 }

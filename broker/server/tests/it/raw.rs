@@ -27,9 +27,9 @@ impl Raw {
         Self { stream: TcpStream::connect(address).await.expect("a connection"), read: Vec::new() }
     }
 
-    /// Sends bytes; the other side may have closed already.
-    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        let _ = self.stream.write_all(bytes.as_ref()).await;
+    /// Sends bytes, and says whether the other side let all of them in.
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 
     /// Reads the next answer that has a Content-Length, or none at a close.

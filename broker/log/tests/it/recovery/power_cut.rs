@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::env;
 
-use levada_log::{CrashPlan, PlantedFaults, SimStorage};
+use levada_log::{CrashPlan, Fate, Pending, PlantedFaults, SimStorage};
 use levada_model::Offset;
 
-use super::trace::{Model, Operation, Runner, draw, full, random};
+use super::trace::{Model, Operation, Runner, Source, draw, full, random};
 use super::verdict::after_power_cut;
 use super::{disk, open, options};
 
@@ -180,5 +180,35 @@ fn a_recovery_that_is_cut_itself_loses_nothing() {
         if !model.is_cut {
             break;
         }
+    }
+}
+
+#[test]
+fn a_tail_that_was_cut_off_never_comes_back() {
+    let one = |value_bytes| Operation::Stage { source: Source::Nobody, records: 1, value_bytes };
+    let probe = disk(512);
+    let mut runner = Runner::new(open(&probe, options(), false, PlantedFaults::default()).expect("opens").0);
+    runner.run(&[one(40)]);
+    // Each batch is one block: the second is lost, the third is kept.
+    let block_bytes = runner.model.batches[0].header().size_bytes;
+    let disk = disk(block_bytes);
+    let mut runner = Runner::new(open(&disk, options(), false, PlantedFaults::default()).expect("opens").0);
+    runner.run(&[one(40), Operation::Write, Operation::Sync, one(40), Operation::Write, one(40), Operation::Write]);
+    let log = "/p/00000000000000000000.log";
+    let fate = |pending: &Pending| match pending {
+        Pending::Block { path, block: 1 } if path == log => Fate::Lost,
+        _ => Fate::Kept,
+    };
+    let crashed = disk.crash(&CrashPlan::fates(disk.pending().iter().map(fate).collect()));
+    assert_eq!(crashed.contents(log).len(), 3 * block_bytes);
+    let mut again = Runner::new(open(&crashed, options(), false, PlantedFaults::default()).expect("opens").0);
+    assert_eq!(again.log.marks().log_end, Offset(1));
+    // What is written now takes exactly the place of the second.
+    again.run(&[one(40), Operation::Write]);
+    assert_eq!(again.log.marks().log_end, Offset(2));
+    for bits in 0..1 << crashed.pending_count() {
+        let (log, _) =
+            open(&crashed.crash(&CrashPlan::bits(bits)), options(), false, PlantedFaults::default()).expect("opens");
+        assert!(log.marks().log_end <= Offset(2), "the third came back with {bits:b} of {:?}", crashed.pending());
     }
 }

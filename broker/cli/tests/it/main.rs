@@ -1,0 +1,18 @@
+//! The real program over real sockets: every command as a user runs it, and the server through its whole life, kills
+//! included. `LEVADA_SOAK=N` makes the kill loop N times as long.
+
+mod bench;
+mod client;
+mod completions;
+mod config;
+mod consume;
+mod demo;
+mod groups;
+mod kill;
+mod log;
+mod messages;
+mod produce;
+mod program;
+mod serve;
+mod shutdown;
+mod topics;
