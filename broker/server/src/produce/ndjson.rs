@@ -156,7 +156,7 @@ impl Upload {
 
     fn read(&self, line: Line) -> Sent {
         let record = match &line.text {
-            Some(text) => parse_record(text).map_err(refusal::body),
+            Some(text) => parse_record(text).map_err(refusal::line),
             None => Err(line_too_long(self.line_bytes_max)),
         };
         let record = record.map(|mut sent| {

@@ -31,6 +31,16 @@ pub(super) fn body(fault: RecordsFault) -> Problem {
     }
 }
 
+/// A line that is not what a produce takes. Its place in the stream is told beside the problem.
+pub(super) fn line(fault: RecordsFault) -> Problem {
+    match fault {
+        RecordsFault::Malformed { detail, column, .. } => {
+            Problem::new(ErrorCode::InvalidJson, format!("{detail} at column {column}"))
+        }
+        other @ RecordsFault::Unacceptable { .. } => body(other),
+    }
+}
+
 /// A produce that was refused as a whole; nothing was stored.
 pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
     let detail = error.to_string();

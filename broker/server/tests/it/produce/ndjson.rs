@@ -79,6 +79,7 @@ async fn a_bad_line_is_named_by_its_number_and_refused_alone() {
         (json!(9), json!(null)),
     ];
     assert_eq!(answers[..7].iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(answers[1]["problem"]["detail"], "EOF while parsing a value at column 9");
     assert_eq!(answers[4]["problem"]["errors"][0]["pointer"], "/vlaue");
     assert_eq!(answers[7..], [json!({ "done": true, "accepted": 3, "refused": 4 })]);
     let partition = u32::try_from(answers[0]["partition"].as_u64().expect("a number")).expect("small");

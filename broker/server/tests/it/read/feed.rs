@@ -65,12 +65,15 @@ impl Feed {
 
     /// The next event that is no heartbeat.
     async fn next(&mut self) -> Event {
-        loop {
-            let event = self.event().await.expect("the stream goes on");
-            if event.name != "heartbeat" {
-                return event;
+        let told = async {
+            loop {
+                let event = self.event().await.expect("the stream goes on");
+                if event.name != "heartbeat" {
+                    return event;
+                }
             }
-        }
+        };
+        timeout(PATIENCE, told).await.expect("an event in time")
     }
 }
 
