@@ -2,7 +2,8 @@
 //! error statuses, safety headers, numbers and the access log.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -196,10 +197,15 @@ fn cors_layer(gate: &Gate) -> CorsLayer {
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let plain = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=');
     let sane = |id: &&HeaderValue| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(plain);
-    headers.get(X_REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
-        let id = Uuid::new_v4().hyphenated().to_string();
-        HeaderValue::try_from(id).expect("a UUID is plain text")
-    })
+    headers.get(X_REQUEST_ID).filter(sane).cloned().unwrap_or_else(new_request_id)
+}
+
+/// An id that no other request has: random for the process (asking the system each time costs a call), then a count.
+fn new_request_id() -> HeaderValue {
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| Uuid::new_v4().as_u64_pair().0);
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let id = format!("{:016x}-{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed));
+    HeaderValue::try_from(id).expect("digits are plain text")
 }
 
 fn log(method: &Method, path: &str, status: StatusCode, id: &HeaderValue, elapsed: Duration) {

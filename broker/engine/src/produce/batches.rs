@@ -43,7 +43,7 @@ pub(super) async fn produce(
     let mut records = Vec::with_capacity(timestamps.iter().map(Vec::len).sum());
     for (batch, times) in timestamps.into_iter().enumerate() {
         let landed = answer_of(&landings, batch);
-        let place = |(i, given)| landed.clone().map(|landed| placed(request.partition, landed, i, given));
+        let place = |(i, given)| landed.clone().map(|landed| placed(request.partition, landed, i, Ok(given)));
         records.extend((0..).zip(times).map(place));
     }
     Ok(Produced { records, duplicate })

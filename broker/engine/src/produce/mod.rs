@@ -146,7 +146,9 @@ struct Sent {
 
 /// A request whose parts are with their owners.
 struct SentRequest {
-    timestamps: Vec<Timestamp>,
+    /// The times that the producer gave, by record, and the one of those that it gave none.
+    given: Vec<Option<Timestamp>>,
+    now: Timestamp,
     parts: Vec<Sent>,
     acks: Acks,
 }
@@ -155,7 +157,7 @@ impl SentRequest {
     /// Waits for the owners; not with [`Acks::None`].
     async fn answers(self) -> Produced {
         let fault = Arc::new(AppendFault::Closed);
-        let mut records: Vec<Result<Placed, _>> = self.timestamps.iter().map(|_| Err(fault.clone())).collect();
+        let mut records: Vec<Result<Placed, _>> = self.given.iter().map(|_| Err(fault.clone())).collect();
         let mut duplicate = true;
         for part in self.parts {
             let landed = match part.answer {
@@ -165,8 +167,8 @@ impl SentRequest {
             };
             duplicate &= matches!(landed, Ok(Some(Landed { duplicate: true, .. })));
             for (i, place) in part.places.into_iter().enumerate() {
-                let given = self.timestamps[place];
-                records[place] = landed.clone().map(|landed| placed(part.partition, landed, i as u64, given));
+                let sent_at = self.given[place].ok_or(self.now);
+                records[place] = landed.clone().map(|landed| placed(part.partition, landed, i as u64, sent_at));
             }
         }
         Produced { records, duplicate }
@@ -187,10 +189,13 @@ pub(crate) async fn landings(answer: oneshot::Receiver<Landings>) -> Landings {
 }
 
 /// Where the `i`th record of a batch is.
-fn placed(partition: PartitionIndex, landed: Option<Landed>, i: u64, given: Timestamp) -> Placed {
-    let timestamp = match landed {
-        Some(Landed { append_time: true, appended_at, .. }) => appended_at,
-        _ => given,
+/// `sent_at` is the producer's time, or else the broker's at this try: a repeat answers the time of the first one.
+fn placed(partition: PartitionIndex, landed: Option<Landed>, i: u64, sent_at: Result<Timestamp, Timestamp>) -> Placed {
+    let timestamp = match (landed, sent_at) {
+        (Some(Landed { append_time: true, appended_at, .. }), _) => appended_at,
+        (_, Ok(given)) => given,
+        (Some(Landed { duplicate: true, appended_at, .. }), Err(_)) => appended_at,
+        (_, Err(now)) => now,
     };
     Placed { partition, offset: landed.map(|landed| landed.base_offset.advance(i)), timestamp }
 }
@@ -300,30 +305,31 @@ fn send(
     (producer, check): Producer,
     now: Timestamp,
 ) -> SentRequest {
-    let timestamps: Vec<_> = request.records.iter().map(|record| record.timestamp.unwrap_or(now)).collect();
     let mut by_partition: BTreeMap<PartitionIndex, Vec<usize>> = BTreeMap::new();
     for (place, partition) in placements.iter().enumerate() {
         by_partition.entry(*partition).or_default().push(place);
     }
     let new = NewBatch { compression: state.config.compression, producer, ..NewBatch::default() };
     let send = |(index, places): (PartitionIndex, Vec<usize>)| {
-        let batch = batch(new, &request.records, &places, &timestamps);
+        let batch = batch(new, &request.records, &places, now);
         let append = NewAppend { batches: vec![batch], check, expected_offset: request.expected_offset };
         let partition = state.partition(index).expect("records were placed in active partitions");
         Sent { partition: index, places, answer: partition.push(append).map_err(Arc::new) }
     };
     let parts = by_partition.into_iter().map(send).collect();
-    SentRequest { timestamps, parts, acks: request.acks }
+    let given = request.records.iter().map(|record| record.timestamp).collect();
+    SentRequest { given, now, parts, acks: request.acks }
 }
 
-fn batch(new: NewBatch, records: &[ProduceRecord], places: &[usize], timestamps: &[Timestamp]) -> BatchBuf {
+fn batch(new: NewBatch, records: &[ProduceRecord], places: &[usize], now: Timestamp) -> BatchBuf {
     let size = |place: &usize| {
         let record = &records[*place].record;
         RECORD_OVERHEAD_BYTES + record.size_bytes() + record.headers.len() * HEADER_OVERHEAD_BYTES
     };
     let mut builder = BatchBuilder::new(new, places.iter().map(size).sum());
     for place in places {
-        builder.push(timestamps[*place], &records[*place].record);
+        let ProduceRecord { record, timestamp, .. } = &records[*place];
+        builder.push(timestamp.unwrap_or(now), record);
     }
     builder.finish().expect("compressing into memory does not fail")
 }

@@ -86,7 +86,9 @@ fn every_file_opens_with_its_duty() {
     assert!(files.len() > 50, "the search looks in the right place");
     let silent: Vec<_> = files
         .iter()
-        .filter(|file| !fs::read_to_string(file).expect("readable").trim_start_matches("#![no_main]\n").starts_with("//!"))
+        .filter(|file| {
+            !fs::read_to_string(file).expect("readable").trim_start_matches("#![no_main]\n").starts_with("//!")
+        })
         .collect();
     assert!(silent.is_empty(), "without a first line that says what they are for: {silent:?}");
 }
@@ -94,7 +96,8 @@ fn every_file_opens_with_its_duty() {
 #[test]
 fn the_readmes_map_of_the_code_is_true() {
     let readme = fs::read_to_string(root().join("README.md")).expect("there is a README");
-    let map = readme.split("## The code").nth(1).expect("a section \"The code\"").split("\n## ").next().expect("its text");
+    let map =
+        readme.split("## The code").nth(1).expect("a section \"The code\"").split("\n## ").next().expect("its text");
     let named: BTreeSet<&str> = map
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())

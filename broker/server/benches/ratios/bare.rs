@@ -58,7 +58,7 @@ async fn batches(State(sink): State<Arc<Sink>>, body: Bytes) -> impl IntoRespons
 }
 
 /// The bare server over a directory: `out` in it is what `GET /out` sends.
-pub fn router(dir: PathBuf) -> Router {
+pub(crate) fn router(dir: PathBuf) -> Router {
     let file = File::options().create(true).truncate(true).read(true).write(true).open(dir.join("in")).expect("a file");
     let sink = Arc::new(Sink { file, end: AtomicU64::new(0), lock: Mutex::new(()) });
     Router::new()

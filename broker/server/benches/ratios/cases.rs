@@ -15,13 +15,13 @@ const BATCH: (&str, &str) = ("Content-Type", "application/vnd.levada.record-batc
 const VALUE_BYTES: usize = 1024;
 
 /// What every measurement needs.
-pub struct Setting<'a> {
+pub(crate) struct Setting<'a> {
     /// An empty directory on the disk under test.
-    pub dir: &'a Path,
+    pub(crate) dir: &'a Path,
     /// How long each load runs.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
     /// How often the two sides take turns; the median counts.
-    pub turns: usize,
+    pub(crate) turns: usize,
 }
 
 impl Setting<'_> {
@@ -93,7 +93,7 @@ fn by_turns(
 }
 
 /// One JSON record a request into `page-cache`, and its latency one by one.
-pub fn json_one(setting: &Setting<'_>) {
+pub(crate) fn json_one(setting: &Setting<'_>) {
     let (levada, bare) =
         (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
     create(&levada, "t", 1, "page-cache");
@@ -131,7 +131,7 @@ pub fn json_one(setting: &Setting<'_>) {
 }
 
 /// A hundred JSON records a request: `page-cache` against the bare server and plain writes, `fsync` against `page-cache`.
-pub fn json_hundred(setting: &Setting<'_>) {
+pub(crate) fn json_hundred(setting: &Setting<'_>) {
     let levada_dir = setting.fresh("levada");
     let (levada, bare) = (Server::start("levada", &levada_dir), Server::start("bare", &setting.fresh("bare")));
     create(&levada, "cache", 4, "page-cache");
@@ -173,7 +173,7 @@ pub fn json_hundred(setting: &Setting<'_>) {
 }
 
 /// Record batches in, and out of a warm page cache.
-pub fn batches(setting: &Setting<'_>) {
+pub(crate) fn batches(setting: &Setting<'_>) {
     let bare_dir = setting.fresh("bare");
     let body = batch(100);
     let levada = Server::start("levada", &setting.fresh("levada"));
@@ -189,7 +189,7 @@ pub fn batches(setting: &Setting<'_>) {
         format!("/v1/topics/out/partitions/0/records?offset=earliest&max_records=10000&max_bytes={}", mebibytes << 20);
     let out = [request("GET", &path, &[accept], b"")];
     let size = once(&levada, &out[0]);
-    std::fs::write(bare_dir.join("out"), vec![b'x'; size]).expect("the disk takes it");
+    disk::fill(&bare_dir.join("out"), size);
     let bare = Server::start("bare", &bare_dir);
     for connections in [1, 16] {
         let (a, b, ratio, cpu) = by_turns(
@@ -224,7 +224,7 @@ pub fn batches(setting: &Setting<'_>) {
 }
 
 /// `fsync`, one record a request: against the disk's own fdatasync, and over 200 partitions.
-pub fn fsync_one(setting: &Setting<'_>) {
+pub(crate) fn fsync_one(setting: &Setting<'_>) {
     let (levada, bare) =
         (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
     create(&levada, "sync", 1, "fsync");
@@ -295,7 +295,7 @@ pub fn fsync_one(setting: &Setting<'_>) {
 }
 
 /// Memory, start, recovery.
-pub fn footprint(setting: &Setting<'_>) {
+pub(crate) fn footprint(setting: &Setting<'_>) {
     let dir = setting.fresh("levada");
     let levada = Server::start("levada", &dir);
     table::figure(
@@ -335,7 +335,7 @@ pub fn footprint(setting: &Setting<'_>) {
 }
 
 /// What readers cost that do not read, or have nothing to read.
-pub fn readers(setting: &Setting<'_>) {
+pub(crate) fn readers(setting: &Setting<'_>) {
     let levada = Server::start("levada", &setting.fresh("levada"));
     create(&levada, "t", 4, "page-cache");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -9,8 +9,14 @@ fn file(dir: &Path, name: &str) -> File {
     File::options().create(true).truncate(true).read(true).write(true).open(dir.join(name)).expect("a file")
 }
 
+/// Makes a file of `bytes`.
+pub(crate) fn fill(path: &Path, bytes: usize) {
+    let file = File::options().create(true).truncate(true).write(true).open(path).expect("a file");
+    file.write_all_at(&vec![b'x'; bytes], 0).expect("the disk takes it");
+}
+
 /// Median microseconds of an fdatasync after a write of `bytes` into a file whose zeros were written before.
-pub fn sync_of_zeros_us(dir: &Path, bytes: usize, rounds: usize) -> f64 {
+pub(crate) fn sync_of_zeros_us(dir: &Path, bytes: usize, rounds: usize) -> f64 {
     let file = file(dir, "zeros");
     file.write_all_at(&vec![0; bytes * rounds], 0).expect("the disk takes it");
     file.sync_all().expect("the disk syncs");
@@ -29,7 +35,7 @@ pub fn sync_of_zeros_us(dir: &Path, bytes: usize, rounds: usize) -> f64 {
 
 /// Bytes a second of plain writes of `chunk` bytes each to a new file for `duration`; each followed by an fdatasync if
 /// `sync`.
-pub fn plain_writes(dir: &Path, chunk: usize, duration: Duration, sync: bool) -> f64 {
+pub(crate) fn plain_writes(dir: &Path, chunk: usize, duration: Duration, sync: bool) -> f64 {
     let file = file(dir, "plain");
     let data = vec![b'x'; chunk];
     let (start, mut end) = (Instant::now(), 0);

@@ -12,32 +12,32 @@ use tokio::net::TcpStream;
 use crate::process::Server;
 
 /// What a load measured.
-pub struct Measured {
+pub(crate) struct Measured {
     /// Requests answered with a 2xx.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Wall time.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Processor time that the server spent on one request, in microseconds.
-    pub server_cpu_us: f64,
+    pub(crate) server_cpu_us: f64,
     /// Latency of each request in microseconds, sorted.
     latencies_us: Vec<f64>,
 }
 
 impl Measured {
     /// Requests a second.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds
     }
 
     /// The latency that `percent` of the requests did not exceed, in microseconds.
-    pub fn percentile_us(&self, percent: f64) -> f64 {
+    pub(crate) fn percentile_us(&self, percent: f64) -> f64 {
         let last = self.latencies_us.len() - 1;
         self.latencies_us[((last as f64) * percent / 100.0).round() as usize]
     }
 }
 
 /// A request as bytes.
-pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -50,7 +50,7 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 }
 
 /// Sends `requests[i % len]` on connection `i`, over and over, for `duration` after a warm-up of a fifth of it.
-pub fn run(server: &Server, requests: &[Vec<u8>], connections: usize, duration: Duration) -> Measured {
+pub(crate) fn run(server: &Server, requests: &[Vec<u8>], connections: usize, duration: Duration) -> Measured {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let go = |until: Instant| async move {
@@ -91,7 +91,7 @@ async fn one_connection(port: u16, request: Vec<u8>, until: Instant) -> io::Resu
 ///
 /// # Errors
 /// When the connection ends, or the status is not 2xx.
-pub async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut have = 0;
     let (head, length) = loop {
         have += match stream.read(&mut buffer[have..]).await? {

@@ -15,6 +15,12 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The allocator of the `levada` program, for both sides.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+type Case = fn(&cases::Setting<'_>);
+
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} takes a number")))
 }
@@ -34,7 +40,7 @@ fn main() {
         duration: Duration::from_secs(number("LEVADA_BENCH_SECONDS", 3)),
         turns: usize::try_from(number("LEVADA_BENCH_TURNS", 3)).expect("a small number"),
     };
-    let all: [(&str, fn(&cases::Setting<'_>)); 6] = [
+    let all: [(&str, Case); 6] = [
         ("json-one", cases::json_one),
         ("json-hundred", cases::json_hundred),
         ("batches", cases::batches),

@@ -7,17 +7,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// A running server.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     /// The port it listens on.
-    pub port: u16,
+    pub(crate) port: u16,
     /// Seconds from its start until it said that it is ready.
-    pub ready_seconds: f64,
+    pub(crate) ready_seconds: f64,
 }
 
 impl Server {
     /// Starts this program again as `role` (`bare` or `levada`) over `dir` and waits until it is ready.
-    pub fn start(role: &str, dir: &Path) -> Self {
+    pub(crate) fn start(role: &str, dir: &Path) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let start = Instant::now();
         let mut child = Command::new(program)
@@ -34,7 +34,7 @@ impl Server {
     }
 
     /// Processor time so far, of all its threads.
-    pub fn cpu_seconds(&self) -> f64 {
+    pub(crate) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks: f64 = fields[11].parse::<f64>().expect("utime") + fields[12].parse::<f64>().expect("stime");
@@ -42,19 +42,19 @@ impl Server {
     }
 
     /// Resident memory now, in KiB.
-    pub fn resident_kib(&self) -> u64 {
+    pub(crate) fn resident_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
         line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of KiB")
     }
 
     /// Ends it at once, as kill -9 does.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.end(rustix::process::Signal::KILL);
     }
 
     /// Asks it to shut down, and waits.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.end(rustix::process::Signal::TERM);
     }
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::bare;
 
 /// Serves as `role` over `dir`.
-pub fn run(role: &str, dir: PathBuf) {
+pub(crate) fn run(role: &str, dir: PathBuf) {
     // The settings of `levada serve`, for both.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -8,17 +8,17 @@ fn line(text: &str) {
 }
 
 /// Prints the head of the table.
-pub fn head() {
+pub(crate) fn head() {
     line("| what | Levada | against | ratio | target |");
     line("|---|---|---|---|---|");
 }
 
 /// Prints a comparison.
-pub fn row(what: &str, ours: &str, theirs: &str, ratio: f64, target: &str) {
+pub(crate) fn row(what: &str, ours: &str, theirs: &str, ratio: f64, target: &str) {
     line(&format!("| {what} | {ours} | {theirs} | {ratio:.2} | {target} |"));
 }
 
 /// Prints a figure that stands for itself.
-pub fn figure(what: &str, ours: &str, target: &str) {
+pub(crate) fn figure(what: &str, ours: &str, target: &str) {
     line(&format!("| {what} | {ours} | | | {target} |"));
 }
