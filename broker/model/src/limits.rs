@@ -45,6 +45,8 @@ pub const PRODUCER_BATCHES_REMEMBERED: usize = 5;
 /// Default of `--producer-id-expiration-ms` (`producer.id.expiration.ms`): how long a partition remembers a producer
 /// after its last append.
 pub const PRODUCER_EXPIRATION_MS: i64 = 24 * 60 * 60 * 1000;
+/// Most producers that one partition remembers; a further one takes the place of the one whose last append is oldest.
+pub const PRODUCERS_MAX: usize = 100_000;
 /// Most idempotency keys that one partition remembers.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 100_000;
 /// Longest `Idempotency-Key`, in bytes.
