@@ -208,7 +208,7 @@ impl Engine {
                 stats.partitions += 1;
                 stats.waiting_appends += partition.waiting_appends() as u64;
                 stats.log_bytes += partition.size_bytes();
-                stats.damaged_ranges += partition.reader().damage().len() as u64;
+                stats.damaged_ranges += partition.reader().damage_count() as u64;
             }
         }
         stats

@@ -38,7 +38,7 @@ pub(crate) fn prepare(storage: &dyn Storage, data_dir: &Path, directory: &Direct
     let clean = list(storage, data_dir)?.iter().any(|name| name == CLEAN_MARKER);
     if clean {
         let marker = data_dir.join(CLEAN_MARKER);
-        storage.remove_file(&marker).map_err(|source| failed("remove", &marker, source))?;
+        storage.remove_file(&marker).map_err(StorageError::at("remove", &marker))?;
         sync_dir(storage, data_dir)?;
     }
     let topic_dirs = list(storage, &logs_dir)?;
@@ -85,7 +85,7 @@ pub(crate) fn open_topics(
         }
         configs.push((name, topic, config));
     }
-    let specs: Vec<_> = configs.iter().flat_map(|(_, topic, config)| specs(topic, config, 0, start.clean)).collect();
+    let specs: Vec<_> = configs.iter().flat_map(|(_, topic, config)| specs(topic, config, start.clean)).collect();
     let mut opened = in_parallel(specs, |spec| Partition::open(directory, &spec)).into_iter();
     let catalog = Catalog::default();
     for (name, image, config) in configs {
@@ -114,14 +114,13 @@ pub(crate) fn running(
     Arc::new(Topic::new(name.clone(), TopicState::new(image.clone(), config, partitions)))
 }
 
-/// What to open of a topic, from partition `first` on.
+/// What to open of a topic.
 pub(crate) fn specs<'a>(
     topic: &'a TopicImage,
     config: &'a TopicConfig,
-    first: usize,
     clean: bool,
 ) -> impl Iterator<Item = PartitionSpec<'a>> {
-    let there = topic.partitions.iter().zip(0..).skip(first).filter(|(slot, _)| slot.stage != Stage::Dropped);
+    let there = topic.partitions.iter().zip(0..).filter(|(slot, _)| slot.stage != Stage::Dropped);
     there.map(move |(slot, index)| PartitionSpec {
         topic: topic.id,
         index: PartitionIndex(index),
@@ -143,13 +142,13 @@ pub(crate) fn make_dirs(directory: &Directory, topic: &TopicImage) -> Result<(),
             create_dir(storage, &path)?;
             BTreeSet::new()
         }
-        Err(error) => return Err(failed("list", &path, error)),
+        Err(error) => return Err(StorageError::at("list", &path)(error)),
     };
     let there = topic.partitions.iter().zip(0_u32..).filter(|(slot, _)| slot.stage != Stage::Dropped);
     let missing: Vec<_> = there.map(|(_, index)| index).filter(|index| !names.contains(&index.to_string())).collect();
     for index in &missing {
         let path = directory.partition_dir(topic.id, PartitionIndex(*index));
-        storage.create_dir(&path).map_err(|source| failed("create", &path, source))?;
+        storage.create_dir(&path).map_err(StorageError::at("create", &path))?;
     }
     if missing.is_empty() { Ok(()) } else { sync_dir(storage, &path) }
 }
@@ -169,13 +168,13 @@ fn remove_dropped(directory: &Directory, topic: &TopicImage) -> Result<(), Stora
 /// Leaves the marker that spares the next start the scan.
 pub(crate) fn leave_clean_marker(storage: &dyn Storage, data_dir: &Path) -> Result<(), StorageError> {
     let marker = data_dir.join(CLEAN_MARKER);
-    storage.open(&marker).map_err(|source| failed("create", &marker, source))?;
+    storage.open(&marker).map_err(StorageError::at("create", &marker))?;
     sync_dir(storage, data_dir)
 }
 
 /// Removes a directory and all in it, durably.
 pub(crate) fn remove_dir(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
-    storage.remove_dir_all(path).map_err(|source| failed("remove", path, source))?;
+    storage.remove_dir_all(path).map_err(StorageError::at("remove", path))?;
     sync_dir(storage, path.parent().expect("a directory of ours has a parent"))
 }
 
@@ -207,7 +206,7 @@ pub(crate) fn in_parallel<I: Send, T: Send>(items: Vec<I>, work: impl Fn(I) -> T
 }
 
 fn create_dir(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
-    storage.create_dir(path).map_err(|source| failed("create", path, source))?;
+    storage.create_dir(path).map_err(StorageError::at("create", path))?;
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(storage, parent),
         _ => sync_dir(storage, Path::new(".")),
@@ -215,13 +214,9 @@ fn create_dir(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
 }
 
 fn sync_dir(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
-    storage.sync_dir(path).map_err(|source| failed("sync", path, source))
+    storage.sync_dir(path).map_err(StorageError::at("sync", path))
 }
 
 fn list(storage: &dyn Storage, path: &Path) -> Result<Vec<String>, StorageError> {
-    storage.list(path).map_err(|source| failed("list", path, source))
-}
-
-fn failed(operation: &'static str, path: &Path, source: std::io::Error) -> StorageError {
-    StorageError { operation, path: path.display().to_string(), source }
+    storage.list(path).map_err(StorageError::at("list", path))
 }

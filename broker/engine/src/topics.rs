@@ -297,7 +297,7 @@ impl Core {
         let id = TopicId(Uuid::new_v4());
         let image = self.propose_topic(&Command::CreateTopic { name: name.clone(), id, partitions, config: set })?;
         let opened = start::make_dirs(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
-            let specs = start::specs(&image, &config, 0, false).collect();
+            let specs = start::specs(&image, &config, false).collect();
             start::in_parallel(specs, |spec| Partition::open(&self.directory, &spec)).into_iter().collect()
         });
         let partitions: Vec<_> = match opened {
@@ -344,7 +344,7 @@ impl Core {
         start::make_dirs(&self.directory, &image).map_err(|error| self.fenced(&error, true))?;
         let old = topic.state_full();
         let running = |index: u32| old.partition(PartitionIndex(index)).cloned();
-        let missing = start::specs(&image, &config, 0, false).filter(|spec| running(spec.index.0).is_none()).collect();
+        let missing = start::specs(&image, &config, false).filter(|spec| running(spec.index.0).is_none()).collect();
         let opened: Result<Vec<_>, _> =
             start::in_parallel(missing, |spec| Partition::open(&self.directory, &spec)).into_iter().collect();
         let mut opened = opened.map_err(|error| self.fenced(&error, true))?.into_iter();

@@ -44,11 +44,7 @@ impl RedbMetadata {
     /// # Errors
     /// When there is something that cannot be read, or nothing where there should be.
     pub(crate) fn open(storage: &dyn Storage, data_dir: &Path, may_be_new: bool) -> Result<Self, OpenError> {
-        let names = storage.list(data_dir).map_err(|source| StorageError {
-            operation: "list",
-            path: data_dir.display().to_string(),
-            source,
-        })?;
+        let names = storage.list(data_dir).map_err(StorageError::at("list", data_dir))?;
         if !names.iter().any(|name| name == FILE) {
             if !may_be_new {
                 let detail = "the file is missing, but there are topics' logs; put it back from a backup, or move the \
@@ -58,11 +54,7 @@ impl RedbMetadata {
             create(storage, data_dir)?;
         }
         let path = data_dir.join(FILE);
-        let file = storage.open_existing(&path).map_err(|source| StorageError {
-            operation: "open",
-            path: path.display().to_string(),
-            source,
-        })?;
+        let file = storage.open_existing(&path).map_err(StorageError::at("open", &path))?;
         let explain = |detail: String| {
             let detail = format!("{detail}; nothing was changed; put the file back from a backup");
             metadata(data_dir, &detail)
@@ -114,10 +106,7 @@ fn database(backend: FileBackend) -> Result<Database, redb::DatabaseError> {
 /// Makes the file under another name and renames it, so that there is none or a whole one.
 fn create(storage: &dyn Storage, data_dir: &Path) -> Result<(), OpenError> {
     let new = data_dir.join(NEW_FILE);
-    let failed = |operation: &'static str| {
-        let path = new.display().to_string();
-        move |source| StorageError { operation, path, source }
-    };
+    let failed = |operation: &'static str| StorageError::at(operation, &new);
     let file = storage.open(&new).map_err(failed("create"))?;
     file.set_len(0).map_err(failed("truncate"))?;
     let image = Image {

@@ -78,6 +78,8 @@ impl Partition {
                 source: error.source.kind().into(),
             })?;
         }
+        // Sealed segments are measured once, and here rather than on the thread of whoever asks for sizes first.
+        let _ = log.reader().size_bytes();
         let end = log.marks().log_end.0;
         Ok(Arc::new(Self {
             index: spec.index,

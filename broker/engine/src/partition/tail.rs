@@ -5,7 +5,7 @@
 //! request body, and one slice alone would hold all of it in memory.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use levada_log::{Batch, ReadChunk};
@@ -15,17 +15,39 @@ use parking_lot::Mutex;
 /// What a batch costs besides its bytes: its decoded head and the places in the lists.
 const BATCH_OVERHEAD_BYTES: usize = 192;
 
+/// Groups are noted up to here before the first look for those that are gone.
+const ORDER_MIN: usize = 1 << 10;
+
 /// The budget, and all groups in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct TailBudget {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
-    order: Mutex<VecDeque<Weak<Tail>>>,
+    next_id: AtomicU64,
+    order: Mutex<Order>,
+}
+
+/// Groups of all tails; some may be gone already.
+#[derive(Debug)]
+struct Order {
+    groups: VecDeque<(Weak<Tail>, u64)>,
+    /// At so many those that are gone are let go.
+    prune_at: usize,
+}
+
+impl Order {
+    fn prune(&mut self) {
+        if self.groups.len() >= self.prune_at {
+            self.groups.retain(|(tail, id)| tail.upgrade().is_some_and(|tail| tail.has(*id)));
+            self.prune_at = ORDER_MIN.max(2 * self.groups.len());
+        }
+    }
 }
 
 impl TailBudget {
     pub(crate) fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, used_bytes: AtomicUsize::new(0), order: Mutex::default() }
+        let order = Mutex::new(Order { groups: VecDeque::new(), prune_at: ORDER_MIN });
+        Self { limit_bytes, used_bytes: AtomicUsize::new(0), next_id: AtomicU64::new(0), order }
     }
 
     /// Bytes in use.
@@ -33,18 +55,19 @@ impl TailBudget {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Tails to take the oldest group from, so that the budget is kept after `size_bytes` more of `tail`.
-    fn admit(&self, tail: &Arc<Tail>, size_bytes: usize) {
+    /// Takes the oldest groups from their tails, so that the budget is kept after one more of `tail`.
+    fn admit(&self, tail: &Arc<Tail>, id: u64, size_bytes: usize) {
         self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
         let mut order = self.order.lock();
-        order.push_back(Arc::downgrade(tail));
+        order.groups.push_back((Arc::downgrade(tail), id));
         while self.used_bytes() > self.limit_bytes
-            && let Some(oldest) = order.pop_front()
+            && let Some((oldest, id)) = order.groups.pop_front()
         {
             if let Some(oldest) = oldest.upgrade() {
-                oldest.drop_oldest();
+                oldest.drop_group(id);
             }
         }
+        order.prune();
     }
 
     fn release(&self, size_bytes: usize) {
@@ -61,6 +84,8 @@ pub(crate) struct Tail {
 
 #[derive(Debug)]
 struct Group {
+    /// Rises from group to group.
+    id: u64,
     batches: Vec<Batch>,
     size_bytes: usize,
 }
@@ -89,9 +114,10 @@ impl Tail {
             // A group was too large to be kept, so what lies before it no longer touches the tail.
             self.budget.release(groups.drain(..).map(|group| group.size_bytes).sum());
         }
-        groups.push_back(Group { batches, size_bytes });
+        let id = self.budget.next_id.fetch_add(1, Ordering::Relaxed);
+        groups.push_back(Group { id, batches, size_bytes });
         drop(groups);
-        self.budget.admit(self, size_bytes);
+        self.budget.admit(self, id, size_bytes);
     }
 
     /// Batches from the one that holds `from`, at least one, else at most `max_bytes`, none at or beyond `bound`; none
@@ -117,8 +143,14 @@ impl Tail {
         (!chunk.batches.is_empty()).then_some(chunk)
     }
 
-    fn drop_oldest(&self) {
-        if let Some(group) = self.groups.lock().pop_front() {
+    /// Whether the group is kept. They go oldest first.
+    fn has(&self, id: u64) -> bool {
+        self.groups.lock().front().is_some_and(|oldest| oldest.id <= id)
+    }
+
+    /// Drops the group, which is the oldest if it is there.
+    fn drop_group(&self, id: u64) {
+        if let Some(group) = self.groups.lock().pop_front_if(|oldest| oldest.id == id) {
             self.budget.release(group.size_bytes);
         }
     }
@@ -174,6 +206,18 @@ mod tests {
         assert_eq!(budget.used_bytes(), 2 * size);
         drop(busy);
         assert_eq!(budget.used_bytes(), 0, "a partition that goes gives its bytes back");
+    }
+
+    #[test]
+    fn what_is_gone_is_not_noted_for_ever() {
+        let budget = Arc::new(TailBudget::new(1 << 20));
+        let lasting = Arc::new(Tail::new(budget.clone()));
+        lasting.push(vec![batch(0, 1)]);
+        for _ in 0..3 * ORDER_MIN {
+            Arc::new(Tail::new(budget.clone())).push(vec![batch(0, 1)]);
+        }
+        assert!(budget.order.lock().groups.len() <= ORDER_MIN);
+        assert_eq!(bases(lasting.read(Offset(0), 1, Offset(9))), [0]);
     }
 
     #[test]

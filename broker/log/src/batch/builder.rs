@@ -91,18 +91,6 @@ impl BatchBuilder {
         self.max_timestamp = self.max_timestamp.max(timestamp);
     }
 
-    /// Records so far.
-    #[must_use]
-    pub fn record_count(&self) -> u32 {
-        self.record_count
-    }
-
-    /// Bytes so far, head included, before compression.
-    #[must_use]
-    pub fn size_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Compresses, writes head and CRC.
     ///
     /// # Errors

@@ -39,17 +39,13 @@ pub struct RecordRef {
     pub record: Record,
 }
 
-/// One record of a batch that is being checked, as borrowed bytes.
+/// One record of a batch that is being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordView<'a> {
+pub struct RecordView {
     /// Its place in the batch, from 0.
     pub index: u32,
     /// Its time, as its producer wrote it.
     pub timestamp: Timestamp,
-    /// The key, or none.
-    pub key: Option<&'a [u8]>,
-    /// The value; none is a tombstone.
-    pub value: Option<&'a [u8]>,
     /// Number of headers; they were checked.
     pub header_count: usize,
     /// Bytes of key, value and headers together, as [`Record::size_bytes`] counts them.
@@ -88,7 +84,7 @@ impl BatchBuf {
     pub fn check_records<E: From<RecordsError>>(
         &self,
         unpacked_bytes_max: usize,
-        mut each: impl FnMut(RecordView<'_>) -> Result<(), E>,
+        mut each: impl FnMut(RecordView) -> Result<(), E>,
     ) -> Result<(), E> {
         let packed = &self.bytes()[HEADER_BYTES..];
         let unpacked;
@@ -115,8 +111,6 @@ impl BatchBuf {
             each(RecordView {
                 index,
                 timestamp: parts.timestamp,
-                key: parts.key.map(|range| &bytes[range]),
-                value: parts.value.map(|range| &bytes[range]),
                 header_count: parts.header_count,
                 size_bytes: parts.size_bytes,
             })?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::crc32_iscsi;
 use levada_model::{LeaderEpoch, Offset, Timestamp};
 
 use super::epochs::{EpochStart, Epochs};
@@ -158,14 +158,14 @@ fn encode(checkpoint: &Checkpoint, sequence: u64) -> Vec<u8> {
     }
     assert!(bytes.len() <= CRC_AT, "a checkpoint fits its slot");
     bytes.resize(CRC_AT, 0);
-    bytes.put_u32(crc(&bytes));
+    bytes.put_u32(crc32_iscsi(&bytes));
     bytes
 }
 
 /// Decodes one slot; none if it is not valid.
 fn decode(slot: &[u8], path: &Path) -> Result<Option<(u64, Checkpoint)>, OpenError> {
     let (body, mut stored) = slot.split_at(CRC_AT);
-    if stored.get_u32() != crc(body) {
+    if stored.get_u32() != crc32_iscsi(body) {
         return Ok(None);
     }
     let mut body = body;
@@ -210,8 +210,4 @@ fn decode(slot: &[u8], path: &Path) -> Result<Option<(u64, Checkpoint)>, OpenErr
         epochs: starts.collect(),
     };
     Ok(Some((sequence, checkpoint)))
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC of 32 bits")
 }

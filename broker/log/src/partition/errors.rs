@@ -1,7 +1,5 @@
 //! Why a partition's log said no: one enum per operation.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence};
@@ -92,12 +90,4 @@ pub enum ReadError {
     /// The file system said no.
     #[error(transparent)]
     Storage(#[from] StorageError),
-}
-
-impl StorageError {
-    /// Names the operation and the path of a failed call; made for `map_err`.
-    pub(crate) fn at(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.display().to_string();
-        move |source| Self { operation, path, source }
-    }
 }

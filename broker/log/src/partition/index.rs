@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 
 use bytes::{Buf, BufMut};
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::crc32_iscsi;
 use levada_model::{Offset, Timestamp};
 
 use super::walk::Place;
@@ -145,7 +145,7 @@ impl Index {
         let body_bytes = CHUNK_HEAD_BYTES.checked_add(count.checked_mul(ENTRY_BYTES)?)?;
         let body = bytes.get(..body_bytes)?;
         let mut stored = bytes.get(body_bytes..body_bytes + CRC_BYTES)?;
-        if stored.get_u32() != crc(body) {
+        if stored.get_u32() != crc32_iscsi(body) {
             return None;
         }
         let mut entries = &body[CHUNK_HEAD_BYTES..];
@@ -194,10 +194,6 @@ fn encode_chunk(stretches: &[Stretch], base_offset: Offset, span: AppendSpan) ->
         bytes.put_u32(u32::try_from(stretch.start.position).expect("a roll keeps positions below 2^32"));
         bytes.put_i64(stretch.max_timestamp.0);
     }
-    bytes.put_u32(crc(&bytes));
+    bytes.put_u32(crc32_iscsi(&bytes));
     bytes
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC of 32 bits")
 }

@@ -107,6 +107,12 @@ impl LogReader {
         })
     }
 
+    /// How many stretches of damage are known so far.
+    #[must_use]
+    pub fn damage_count(&self) -> usize {
+        self.state.damage_count()
+    }
+
     /// Damage known so far.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {

@@ -384,6 +384,7 @@ impl Opening<'_> {
 
     /// The next batch beyond the recovery point; none at the end.
     fn next_beyond(&self, walk: &mut Walk) -> io::Result<Option<(u64, Batch)>> {
+        #[cfg(feature = "sim")]
         if self.state.plants.zeros_are_a_batch {
             while walk.is_at_zeros()? {
                 let Place { position, offset } = walk.place();

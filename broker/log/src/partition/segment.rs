@@ -120,15 +120,14 @@ impl Segment {
     /// A batch boundary at or before `offset`, proven in the log. An index that is wrong is built anew.
     pub(super) fn locate(&self, state: &State, offset: Offset) -> Result<Place, StorageError> {
         let start = Place { position: 0, offset: self.base_offset };
-        let mut index = self.index(state)?;
-        let loaded = index.as_mut().expect("loaded above");
-        let Some(place) = loaded.holding(offset) else { return Ok(start) };
+        let holding = || self.with_index(state, |index| index.holding(offset));
+        let Some(place) = holding()? else { return Ok(start) };
         if state.plants.trust_index || self.is_proven(state, place)? {
             return Ok(place);
         }
         tracing::warn!(path = %self.index_path.display(), %offset, "the index is wrong and is built anew");
-        *loaded = self.build_index(state, Index::default())?;
-        Ok(loaded.holding(offset).unwrap_or(start))
+        self.rebuild_index(state)?;
+        Ok(holding()?.unwrap_or(start))
     }
 
     /// The first stretch that ends behind `from` and claims a timestamp of `time` or later: its start, proven in the
@@ -139,13 +138,11 @@ impl Segment {
         time: Timestamp,
         from: Offset,
     ) -> Result<Option<(Place, Offset)>, StorageError> {
-        let mut index = self.index(state)?;
-        let loaded = index.as_mut().expect("loaded above");
-        let segment_end = self.next_offset();
-        match loaded.reaching(time, from, segment_end) {
+        let reaching = || self.with_index(state, |index| index.reaching(time, from, self.next_offset()));
+        match reaching()? {
             Some((start, _)) if !state.plants.trust_index && !self.is_proven(state, start)? => {
-                *loaded = self.build_index(state, Index::default())?;
-                Ok(loaded.reaching(time, from, segment_end))
+                self.rebuild_index(state)?;
+                reaching()
             }
             found => Ok(found),
         }
@@ -153,8 +150,11 @@ impl Segment {
 
     /// Builds the index anew from the log, since something in it was found to be wrong.
     pub(super) fn rebuild_index(&self, state: &State) -> Result<(), StorageError> {
-        let mut index = self.index(state)?;
-        *index = Some(self.build_index(state, Index::default())?);
+        // The long walk goes without the lock, for which the writer would wait; then only what was appended meanwhile is
+        // left to note.
+        let built = self.build_index(state, Index::default())?;
+        let mut index = self.index.lock();
+        *index = Some(self.build_index(state, built)?);
         Ok(())
     }
 
@@ -163,11 +163,7 @@ impl Segment {
         if let Some(facts) = self.facts.get() {
             return Ok(*facts);
         }
-        let (largest_timestamp, span) = {
-            let index = self.index(state)?;
-            let loaded = index.as_ref().expect("loaded above");
-            (loaded.largest_timestamp(), loaded.span())
-        };
+        let (largest_timestamp, span) = self.with_index(state, |index| (index.largest_timestamp(), index.span()))?;
         let last_append = match span {
             Some(span) => span.last,
             None => state.storage.modified(&self.log_path).map_err(StorageError::at("measure", &self.log_path))?,
@@ -216,6 +212,11 @@ impl Segment {
             Some(place) if state.plants.trust_index || self.is_proven(state, place)? => Ok(place),
             _ => Ok(Place { position: 0, offset: self.base_offset }),
         }
+    }
+
+    /// Looks something up in the index, without a look at the log while the writer may want it.
+    fn with_index<T>(&self, state: &State, look: impl FnOnce(&Index) -> T) -> Result<T, StorageError> {
+        self.index(state).map(|index| look(index.as_ref().expect("it is loaded")))
     }
 
     fn index(&self, state: &State) -> Result<parking_lot::MutexGuard<'_, Option<Index>>, StorageError> {

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 
 use bytes::{Buf, BufMut};
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::crc32_iscsi;
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::listing::{Kind, UNFINISHED};
@@ -47,7 +47,7 @@ pub(super) fn encode(producers: &Producers, offset: Offset) -> Vec<u8> {
         bytes.put_i64(key.timestamp.0);
         bytes.put_i64(key.last_append.0);
     }
-    bytes.put_u32(crc(&bytes));
+    bytes.put_u32(crc32_iscsi(&bytes));
     bytes
 }
 
@@ -83,7 +83,7 @@ pub(super) fn read(storage: &dyn Storage, dir: &Path, offset: Offset) -> Result<
 
 fn decode(bytes: &[u8], offset: Offset) -> Option<Producers> {
     let (mut body, mut stored) = bytes.split_at_checked(bytes.len().checked_sub(CRC_BYTES)?)?;
-    if stored.get_u32() != crc(body) {
+    if stored.get_u32() != crc32_iscsi(body) {
         return None;
     }
     // Behind a CRC that matches, the getters can only fail for a program that wrote something else: still no panic.
@@ -117,8 +117,4 @@ fn decode_batch(body: &mut &[u8]) -> Option<Remembered> {
         base_offset: Offset(body.try_get_u64().ok()?),
         timestamp: Timestamp(body.try_get_i64().ok()?),
     })
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC of 32 bits")
 }

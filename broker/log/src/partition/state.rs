@@ -133,6 +133,10 @@ impl State {
         change(&mut self.epochs.write())
     }
 
+    pub(super) fn damage_count(&self) -> usize {
+        self.damage.lock().len()
+    }
+
     /// Damage known so far.
     pub(super) fn damage(&self) -> Vec<Damage> {
         self.damage.lock().clone()

@@ -137,6 +137,7 @@ impl Walk {
     }
 
     /// Whether the bytes at the walk's place are a head of nothing but zeros.
+    #[cfg(feature = "sim")]
     pub(super) fn is_at_zeros(&mut self) -> io::Result<bool> {
         Ok(self
             .bytes_at(self.at.position, HEADER_BYTES)?
@@ -144,6 +145,7 @@ impl Walk {
     }
 
     /// Goes on at another place.
+    #[cfg(feature = "sim")]
     pub(super) fn jump(&mut self, to: Place) {
         self.at = to;
     }

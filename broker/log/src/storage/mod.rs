@@ -27,6 +27,13 @@ pub struct StorageError {
     pub source: io::Error,
 }
 
+impl StorageError {
+    /// Names the operation and the path of a failed call; made for `map_err`.
+    pub fn at(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self { operation, path: path.display().to_string(), source }
+    }
+}
+
 /// A directory tree of files.
 ///
 /// Duties of an implementation: a created, renamed or removed name is durable only after [`sync_dir`](Self::sync_dir)
