@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -45,17 +44,8 @@ impl ConfigError {
     }
 }
 
-/// What happens to old records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CleanupPolicy {
-    /// Whole segments go when they are too old or the partition is too large.
-    Delete,
-}
-
 /// What an acknowledgement means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// On the disk.
     Fsync,
@@ -64,7 +54,7 @@ pub enum Durability {
 }
 
 /// Whose time a record carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
     /// The producer's.
     CreateTime,
@@ -73,8 +63,7 @@ pub enum TimestampType {
 }
 
 /// How the broker compresses the batches that it builds itself. Batches that come built are stored as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
     #[default]
@@ -89,19 +78,9 @@ pub enum Compression {
     Zstd,
 }
 
-/// What places records that name no partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PartitionerChoice {
-    /// Kafka's default hash of the key.
-    Murmur2,
-}
-
-/// A topic's settings in force.
+/// A topic's settings in force, but those that have one value only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicConfig {
-    /// `cleanup.policy`.
-    pub cleanup_policy: CleanupPolicy,
     /// `compression.type`; Kafka's `producer` means none here, since a JSON producer compresses nothing.
     pub compression: Compression,
     /// `durability`.
@@ -114,8 +93,6 @@ pub struct TopicConfig {
     pub timestamp_type: TimestampType,
     /// `min.insync.replicas`: fewer, and `acks=all` is refused.
     pub min_insync_replicas: u32,
-    /// `partitioner`.
-    pub partitioner: PartitionerChoice,
     /// `retention.bytes` a partition; none is unbounded.
     pub retention_bytes: Option<u64>,
     /// `retention.ms`; none is for ever.
@@ -294,7 +271,6 @@ impl TopicConfig {
         let unless_negative = |name: &str| Some(number(name)).filter(|n| *n >= 0);
         let word = |name: &str| all[name].as_str().expect("checked to be a word").to_owned();
         Self {
-            cleanup_policy: CleanupPolicy::Delete,
             compression: match word("compression.type").as_str() {
                 "gzip" => Compression::Gzip,
                 "snappy" => Compression::Snappy,
@@ -313,7 +289,6 @@ impl TopicConfig {
                 _ => TimestampType::CreateTime,
             },
             min_insync_replicas: u32::try_from(number("min.insync.replicas")).expect("checked to be small"),
-            partitioner: PartitionerChoice::Murmur2,
             retention_bytes: unless_negative("retention.bytes").map(i64::cast_unsigned),
             retention_ms: unless_negative("retention.ms"),
             segment_bytes: number("segment.bytes").cast_unsigned(),

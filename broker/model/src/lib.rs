@@ -11,9 +11,7 @@ mod principal;
 mod record;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use config::{
-    CleanupPolicy, Compression, ConfigError, ConfigKey, Durability, PartitionerChoice, TimestampType, TopicConfig,
-};
+pub use config::{Compression, ConfigError, ConfigKey, Durability, TimestampType, TopicConfig};
 pub use ids::{
     ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
 };

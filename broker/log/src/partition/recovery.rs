@@ -20,7 +20,7 @@ use super::state::State;
 use super::terms::{Damage, Recovery};
 use super::walk::{Place, Step, Walk};
 use crate::producers::{AppendTimes, Producers};
-use crate::{Batch, HEADER_BYTES, Storage, StorageError};
+use crate::{Batch, Storage, StorageError};
 
 /// What the writer goes on with.
 pub(super) struct Found {
@@ -388,7 +388,7 @@ impl Opening<'_> {
         if self.state.plants.zeros_are_a_batch {
             while walk.is_at_zeros()? {
                 let Place { position, offset } = walk.place();
-                walk.jump(Place { position: position + HEADER_BYTES as u64, offset: offset.advance(1) });
+                walk.jump(Place { position: position + crate::HEADER_BYTES as u64, offset: offset.advance(1) });
             }
         }
         let (epochs, offset) = (self.state.epochs(), walk.place().offset);

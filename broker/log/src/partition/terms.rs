@@ -116,6 +116,7 @@ pub struct PlantedFaults {
     /// An index entry is taken without a look at the log.
     pub trust_index: bool,
     /// A head of zeros passes as a batch of one record.
+    #[cfg(feature = "sim")]
     pub zeros_are_a_batch: bool,
     /// The recovery point is noted before the sync.
     pub recovery_point_ahead: bool,
