@@ -32,7 +32,6 @@ pub(super) fn start(
         }
         total = total.saturating_sub(segment.bytes(state)?);
         start = Some(segment.next_offset());
-        state.warmed(segment);
     }
     Ok(start)
 }
