@@ -313,10 +313,6 @@ fn send(
     (producer, check): Producer,
     now: Timestamp,
 ) -> SentRequest {
-    let mut by_partition: BTreeMap<PartitionIndex, Vec<usize>> = BTreeMap::new();
-    for (place, partition) in placements.iter().enumerate() {
-        by_partition.entry(*partition).or_default().push(place);
-    }
     let new = NewBatch { compression: state.config.compression, producer, ..NewBatch::default() };
     let send = |(index, places): (PartitionIndex, Vec<usize>)| {
         let batch = batch(new, &request.records, &places, now);
@@ -324,9 +320,17 @@ fn send(
         let partition = state.partition(index).expect("records were placed in active partitions");
         Sent { partition: index, places, answer: partition.push(append).map_err(Arc::new) }
     };
-    let parts = by_partition.into_iter().map(send).collect();
+    let parts = by_partition(placements).into_iter().map(send).collect();
     let given = request.records.iter().map(|record| record.timestamp).collect();
     SentRequest { given, now, parts, acks: request.acks }
+}
+
+/// The places of each partition's records, in order of the partitions.
+fn by_partition(placements: &[PartitionIndex]) -> Vec<(PartitionIndex, Vec<usize>)> {
+    let mut order: Vec<_> = (0..placements.len()).collect();
+    order.sort_by_key(|place| placements[*place]);
+    let parts = order.chunk_by(|a, b| placements[*a] == placements[*b]);
+    parts.map(|places| (placements[places[0]], places.to_vec())).collect()
 }
 
 fn batch(new: NewBatch, records: &[ProduceRecord], places: &[usize], now: Timestamp) -> BatchBuf {

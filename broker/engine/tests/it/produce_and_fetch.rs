@@ -177,3 +177,17 @@ async fn the_tail_is_read_from_memory_and_the_rest_from_files() {
     assert_eq!((stats.tail_cache_hits, stats.file_reads), (0, 1));
     assert!(stats.read_bytes > 0 && stats.log_bytes > 0);
 }
+
+#[tokio::test]
+async fn much_that_is_compressed_or_large_is_stored_in_order_too() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    for (topic, compression, size_bytes) in [("packed", "zstd", 2 << 10), ("large", "uncompressed", 32 << 10)] {
+        create(&engine, topic, 1, &[("compression.type", json!(compression))]).await;
+        let value = |i: u64| format!("{i}{}", "v".repeat(size_bytes));
+        let records = (0..50).map(|i| record("", &value(i))).collect();
+        assert_eq!(offsets(&produce(&engine, topic, records).await), (0..50).collect::<Vec<_>>());
+        let stored = all(&engine, topic, 0, 0).await;
+        assert!(stored.iter().all(|(offset, stored)| *stored == value(*offset)) && stored.len() == 50);
+    }
+}
