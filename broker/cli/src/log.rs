@@ -230,7 +230,7 @@ fn records_of(batch: &Batch) -> (Option<Vec<RecordLine>>, Option<String>) {
     };
     for record in records {
         match record {
-            Ok(RecordRef { offset, timestamp, record }) => lines.push(RecordLine {
+            Ok(RecordRef { offset, timestamp, record, .. }) => lines.push(RecordLine {
                 offset: offset.0,
                 timestamp: timestamp.0,
                 key: record.key.as_deref().map(readable),

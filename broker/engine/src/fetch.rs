@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
-use levada_log::{Batch, Damage, ReadChunk, ReadError, RecordRef, RecordsError, StorageError};
+use levada_log::{Batch, Damage, ReadChunk, ReadError, RecordRef, Records, RecordsError, StorageError};
 use levada_model::{Denied, LeaderEpoch, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -82,15 +83,21 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The records that count, in order: from `from` on, at most `max_records`, without control records.
-    pub fn records(&self) -> impl Iterator<Item = Result<RecordRef, RecordsError>> + '_ {
-        let data = self.batches.iter().filter(|batch| !batch.header().is_control());
-        let all = data.flat_map(|batch| match batch.records() {
-            Ok(records) => Either::Records(records),
-            Err(error) => Either::Error(Some(error)),
-        });
-        let counts = |record: &Result<RecordRef, _>| record.as_ref().map_or(true, |record| record.offset >= self.from);
-        all.filter(counts).take(self.max_records)
+    /// Takes the batches out, as the records that count: from `from` on, at most `max_records`, without control records.
+    /// What else was read stays.
+    pub fn take_records(&mut self) -> FetchedRecords {
+        FetchedRecords {
+            batches: std::mem::take(&mut self.batches).into_iter(),
+            unpacked: None,
+            from: self.from,
+            left: self.max_records,
+        }
+    }
+
+    /// As [`take_records`](Self::take_records), and the batches stay.
+    #[must_use]
+    pub fn records(&self) -> FetchedRecords {
+        self.clone().take_records()
     }
 
     /// Whether it brings neither a record nor word of a gap.
@@ -99,19 +106,38 @@ impl Fetched {
     }
 }
 
-/// The records of a batch, or why there are none.
-enum Either<I> {
-    Records(I),
-    Error(Option<RecordsError>),
+/// The records of a read in order. Each batch is unpacked when its turn comes and let go behind its last record; one that
+/// cannot be unpacked, or a record that is malformed, is an error in its place.
+#[derive(Debug)]
+pub struct FetchedRecords {
+    batches: vec::IntoIter<Batch>,
+    unpacked: Option<Records>,
+    from: Offset,
+    left: usize,
 }
 
-impl<I: Iterator<Item = Result<RecordRef, RecordsError>>> Iterator for Either<I> {
+impl FetchedRecords {
+    /// The next record that counts, of the batch whose turn it is.
+    fn next_unpacked(&mut self) -> Option<Result<RecordRef, RecordsError>> {
+        let from = self.from;
+        self.unpacked.as_mut()?.find(|record| record.as_ref().map_or(true, |record| record.offset >= from))
+    }
+}
+
+impl Iterator for FetchedRecords {
     type Item = Result<RecordRef, RecordsError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::Records(records) => records.next(),
-            Self::Error(error) => error.take().map(Err),
+        self.left = self.left.checked_sub(1)?;
+        loop {
+            if let Some(record) = self.next_unpacked() {
+                return Some(record);
+            }
+            let batch = self.batches.find(|batch| !batch.header().is_control())?;
+            match batch.records() {
+                Ok(records) => self.unpacked = Some(records),
+                Err(error) => return Some(Err(error)),
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ mod topic_reader;
 mod topics;
 
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
-pub use fetch::{FetchError, FetchRequest, Fetched, From, Isolation, TimeOffset};
+pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
 pub use groups::{CommittedOffset, GroupError, OffsetCommit};
 pub use produce::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,

@@ -3,6 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use levada_log::{Batch, BatchBuf, BatchBuilder, BatchHeader, HEADER_BYTES, NewBatch, RecordRef, RecordsError};
+use levada_model::TimestampType;
 
 const LENGTH_AT: usize = 8;
 const CRC_AT: usize = 17;
@@ -83,7 +84,10 @@ fn rebuild(header: &BatchHeader, records: &[RecordRef]) {
     for record in records {
         builder.push(record.timestamp, &record.record);
     }
-    let built = builder.finish().expect("packs into memory");
+    let mut built = builder.finish().expect("packs into memory");
+    if header.timestamp_type() == TimestampType::LogAppendTime {
+        built.set_append_time(header.max_timestamp);
+    }
     let again = built.stamp(header.base_offset, header.leader_epoch);
     let again: Result<Vec<_>, _> = again.records().expect("unpacks").collect();
     assert_eq!(again.expect("well-formed"), records);

@@ -10,7 +10,7 @@ mod storage;
 
 pub use batch::{
     Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, HEADER_BYTES, NewBatch, RecordRef,
-    RecordView, RecordsError,
+    RecordView, Records, RecordsError,
 };
 #[cfg(feature = "sim")]
 pub use partition::PlantedFaults;

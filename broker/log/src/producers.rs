@@ -2,10 +2,10 @@
 //!
 //! Two memories. A producer with an id of the broker's has Kafka's rule: contiguous sequences, the last five batches
 //! known. An `Idempotency-Key` is a derived id with one append: the same digest again is a repeat. Both forget only by
-//! their own clock (`producer_expiration_ms` after the last append), never because records were removed. Not here: the
-//! bytes of a snapshot.
+//! their own clock (`producer_expiration_ms` after the last append) or when there are too many of them, and then the one
+//! whose last append is oldest; never because records were removed. Not here: the bytes of a snapshot.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, limits};
 
@@ -75,6 +75,8 @@ pub(crate) struct AppendTimes {
 pub(crate) struct Producers {
     /// Ordered, so that the same state is always the same snapshot.
     producers: BTreeMap<ProducerId, Producer>,
+    /// The same by their last append, oldest first.
+    producer_order: BTreeSet<(Timestamp, ProducerId)>,
     keys: HashMap<ProducerId, KeyedAppend>,
     /// Keys in order of their appends; one whose offset is not its key's any more is a leftover.
     key_order: VecDeque<(ProducerId, Offset)>,
@@ -116,7 +118,7 @@ impl Producers {
             self.insert_key(id, append);
             return;
         }
-        let producer = self.producers.entry(id).or_insert_with(|| Producer {
+        let mut producer = self.take_producer(id).unwrap_or_else(|| Producer {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_append: times.counted,
@@ -137,11 +139,16 @@ impl Producers {
                 timestamp: times.answered,
             });
         }
+        self.insert_producer(id, producer);
     }
 
     /// Forgets whose last append is older than `expiration_ms`.
     pub(crate) fn expire(&mut self, now: Timestamp, expiration_ms: i64) {
-        self.producers.retain(|_, producer| !is_expired(producer.last_append, now, expiration_ms));
+        while let Some((last_append, _)) = self.producer_order.first()
+            && is_expired(*last_append, now, expiration_ms)
+        {
+            self.forget_oldest_producer();
+        }
         self.keys.retain(|_, key| !is_expired(key.last_append, now, expiration_ms));
         let keys = &self.keys;
         self.key_order.retain(|(id, offset)| keys.get(id).is_some_and(|key| key.base_offset == *offset));
@@ -161,7 +168,12 @@ impl Producers {
     }
 
     pub(crate) fn insert_producer(&mut self, id: ProducerId, producer: Producer) {
+        drop(self.take_producer(id));
+        self.producer_order.insert((producer.last_append, id));
         self.producers.insert(id, producer);
+        while self.producers.len() > limits::PRODUCERS_MAX {
+            self.forget_oldest_producer();
+        }
     }
 
     pub(crate) fn insert_key(&mut self, id: ProducerId, append: KeyedAppend) {
@@ -189,6 +201,18 @@ impl Producers {
                 }
             }
             _ => Ok(Verdict::New),
+        }
+    }
+
+    fn take_producer(&mut self, id: ProducerId) -> Option<Producer> {
+        let producer = self.producers.remove(&id)?;
+        self.producer_order.remove(&(producer.last_append, id));
+        Some(producer)
+    }
+
+    fn forget_oldest_producer(&mut self) {
+        if let Some((_, id)) = self.producer_order.pop_first() {
+            self.producers.remove(&id);
         }
     }
 
@@ -386,6 +410,29 @@ mod tests {
         assert_eq!(newest, [derived_producer_id(0), derived_producer_id(most)]);
         producers.expire(Timestamp(EXPIRATION_MS + 1), EXPIRATION_MS);
         assert!(producers.is_empty() && producers.keys().next().is_none());
+    }
+
+    #[test]
+    fn a_producer_too_many_takes_the_place_of_the_one_whose_last_append_is_oldest() {
+        let mut producers = Producers::default();
+        let most = limits::PRODUCERS_MAX as i64;
+        let one = header(ProducerId(0), 0, 0, 1);
+        let of = |id| BatchHeader { producer_id: Some(ProducerId(id)), ..one };
+        (0..most).for_each(|id| producers.record(&of(id), Offset(0), at(id)));
+        let sequel = BatchHeader { base_sequence: Sequence(1), ..of(0) };
+        producers.record(&sequel, Offset(1), at(most));
+        producers.record(&of(most), Offset(2), at(most));
+        let ids: Vec<_> = producers.producers().map(|(id, _)| id.0).collect();
+        assert_eq!(ids.len() as i64, most);
+        assert_eq!((ids[0], ids[1]), (0, 2), "it has appended since, so the next one was the oldest");
+        assert_eq!(
+            producers.check(&sequel, Timestamp(most), i64::MAX).expect("known"),
+            Verdict::Duplicate { base_offset: Offset(1), timestamp: Timestamp(most) }
+        );
+        producers.expire(Timestamp(most + EXPIRATION_MS), EXPIRATION_MS);
+        assert_eq!(producers.producers().len(), 2, "those whose last append is not older");
+        producers.expire(Timestamp(most + EXPIRATION_MS + 1), EXPIRATION_MS);
+        assert!(producers.is_empty() && producers == Producers::default());
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 pub const MESSAGE_BYTES_CEILING: usize = 256 << 20;
 /// Largest record batch, as stored and as unpacked; also the largest that a reader takes from a file at once.
 pub const BATCH_BYTES_MAX: usize = 512 << 20;
+/// Most bytes that the records of a compressed batch may unpack to when it is produced: every read of one of them unpacks
+/// all. A batch of one record may always hold `max.message.bytes`.
+pub const UNPACKED_BYTES_MAX: usize = 64 << 20;
 /// Most headers of one record.
 pub const RECORD_HEADERS_MAX: usize = 1_000;
 /// Most bytes of window that a compressed stream may ask for (zstd): 8 MiB.
@@ -42,6 +45,8 @@ pub const PRODUCER_BATCHES_REMEMBERED: usize = 5;
 /// Default of `--producer-id-expiration-ms` (`producer.id.expiration.ms`): how long a partition remembers a producer
 /// after its last append.
 pub const PRODUCER_EXPIRATION_MS: i64 = 24 * 60 * 60 * 1000;
+/// Most producers that one partition remembers; a further one takes the place of the one whose last append is oldest.
+pub const PRODUCERS_MAX: usize = 100_000;
 /// Most idempotency keys that one partition remembers.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 100_000;
 /// Longest `Idempotency-Key`, in bytes.

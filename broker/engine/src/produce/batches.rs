@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use levada_log::{BatchBuf, BatchHeader, RecordsError, SequenceCheck};
+use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
 use levada_model::{Compression, Timestamp, TopicConfig, limits};
 
 use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
@@ -84,7 +84,7 @@ fn check_all(
         let wrong = |detail: String| ProduceError::Batch { index, detail };
         let batch = BatchBuf::parse(&mut bytes).map_err(|error| wrong(error.to_string()))?;
         check_header(producer_ids, batch.header()).map_err(wrong)?;
-        let times = check_batch(config, &batch, now).map_err(|error| wrong(error.to_string()))?;
+        let times = check_batch(config, &batch, now).map_err(|error| wrong(in_words(&error)))?;
         checked.batches.push(batch);
         checked.timestamps.push(times);
     }
@@ -104,12 +104,23 @@ fn check_header(producer_ids: &ProducerIds, header: &BatchHeader) -> Result<(), 
     }
 }
 
+fn in_words(error: &RecordsError) -> String {
+    match error {
+        RecordsError::Compression(CompressionError::TooLarge { limit_bytes: limits::UNPACKED_BYTES_MAX.., .. }) => {
+            format!("{error} (UNPACKED_BYTES_MAX, or max.message.bytes where that is more); send smaller batches")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Checks every record; answers their times.
 fn check_batch(config: &TopicConfig, batch: &BatchBuf, now: Timestamp) -> Result<Vec<Timestamp>, RecordsError> {
-    // What a batch of this many records of the largest size unpacks to; a bomb is stopped there.
+    // What a batch of this many records of the largest size unpacks to; a bomb is stopped there. But no reader of a single
+    // record shall have to unpack more than the limit, whatever their number.
     let record_bytes_max = config.max_message_bytes + RECORD_OVERHEAD_BYTES_MAX;
+    let batch_bytes_max = limits::UNPACKED_BYTES_MAX.max(record_bytes_max);
     let count = usize::try_from(batch.header().record_count).unwrap_or(usize::MAX);
-    let unpacked_bytes_max = record_bytes_max.saturating_mul(count).min(limits::BATCH_BYTES_MAX);
+    let unpacked_bytes_max = record_bytes_max.saturating_mul(count).min(batch_bytes_max);
     let mut times = Vec::new();
     batch.check_records(unpacked_bytes_max, |record| {
         times.push(record.timestamp);

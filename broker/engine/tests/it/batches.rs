@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use levada_engine::{Acks, AppendFault, BatchesRequest, Engine, From, ProduceError, Produced, RecordFault};
 use levada_log::{AppendError, BatchBuilder, NewBatch};
-use levada_model::{Compression, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp};
+use levada_model::{Compression, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, limits};
 use serde_json::json;
 
 use crate::support::{Bench, START, all, create, fetch, me, name, offsets, p};
@@ -159,6 +159,20 @@ async fn a_body_that_unpacks_to_more_than_its_records_may_hold_is_refused() {
         assert_eq!(index, 0);
         assert!(detail.contains("stream"), "{detail}");
     }
+}
+
+#[tokio::test]
+async fn a_batch_that_readers_would_have_to_unpack_for_long_is_refused_by_the_name_of_the_limit() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", 1, &[("max.message.bytes", json!(limits::UNPACKED_BYTES_MAX + 100))]).await;
+    let zstd = NewBatch { compression: Compression::Zstd, ..NewBatch::default() };
+    let half = "\0".repeat(limits::UNPACKED_BYTES_MAX / 2 + (64 << 10));
+    let (_, detail) = refused(&engine, batch(zstd, &[&half, &half])).await;
+    assert!(detail.contains("UNPACKED_BYTES_MAX"), "{detail}");
+    let whole = "\0".repeat(limits::UNPACKED_BYTES_MAX + 100);
+    let produced = send(&engine, batch(zstd, &[&whole])).await.expect("one record may be as large as the topic says");
+    assert_eq!(offsets(&produced), [0]);
 }
 
 #[tokio::test]

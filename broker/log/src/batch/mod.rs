@@ -14,4 +14,4 @@ mod varint;
 pub use builder::{BatchBuilder, NewBatch};
 pub use compression::CompressionError;
 pub use header::{Batch, BatchBuf, BatchError, BatchHeader, HEADER_BYTES};
-pub use records::{RecordRef, RecordView, RecordsError};
+pub use records::{RecordRef, RecordView, Records, RecordsError};

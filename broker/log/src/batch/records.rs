@@ -33,6 +33,8 @@ pub struct RecordRef {
     pub offset: Offset,
     /// Its time: its own, or the batch's where the broker's time counts.
     pub timestamp: Timestamp,
+    /// Whose time that is.
+    pub timestamp_type: TimestampType,
     /// Key, value and headers, sharing the batch's bytes (or the unpacked ones).
     pub record: Record,
 }
@@ -54,12 +56,19 @@ pub struct RecordView<'a> {
     pub size_bytes: usize,
 }
 
+/// The records of one batch in order; it owns what it walks.
+#[derive(Debug)]
+pub struct Records {
+    walk: Walk,
+    bytes: Bytes,
+}
+
 impl Batch {
     /// Unpacks (bounded by `limits::BATCH_BYTES_MAX`) and walks the records in order.
     ///
     /// # Errors
     /// When they cannot be unpacked; a malformed record ends the iteration with its error.
-    pub fn records(&self) -> Result<impl Iterator<Item = Result<RecordRef, RecordsError>> + use<>, RecordsError> {
+    pub fn records(&self) -> Result<Records, RecordsError> {
         let packed = self.bytes().slice(HEADER_BYTES..);
         let bytes = match Codec::of(self.header().compression()) {
             None => packed,
@@ -116,11 +125,6 @@ impl BatchBuf {
     }
 }
 
-struct Records {
-    walk: Walk,
-    bytes: Bytes,
-}
-
 impl Iterator for Records {
     type Item = Result<RecordRef, RecordsError>;
 
@@ -136,6 +140,7 @@ impl Iterator for Records {
                 TimestampType::CreateTime => parts.timestamp,
                 TimestampType::LogAppendTime => walk.header.max_timestamp,
             },
+            timestamp_type: walk.header.timestamp_type(),
             record: Record {
                 key: parts.key.map(|range| bytes.slice(range)),
                 value: parts.value.map(|range| bytes.slice(range)),
@@ -156,6 +161,7 @@ struct Parts {
 }
 
 /// The walk over unpacked records. It holds places only, so that the same walk serves owned and borrowed bytes.
+#[derive(Debug)]
 struct Walk {
     header: BatchHeader,
     /// Place of the next record in its batch; beyond the count once the walk has ended.

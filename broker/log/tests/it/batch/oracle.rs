@@ -5,7 +5,7 @@ use kafka_protocol::indexmap::IndexMap;
 use kafka_protocol::protocol::StrBytes;
 use kafka_protocol::records as other;
 use levada_log::{NewBatch, RecordRef};
-use levada_model::{Compression, Header, LeaderEpoch, Offset, Record, Timestamp};
+use levada_model::{Compression, Header, LeaderEpoch, Offset, Record, Timestamp, TimestampType};
 use proptest::prelude::{ProptestConfig, Strategy, prop_assert_eq, proptest};
 use proptest::sample::select;
 
@@ -62,6 +62,7 @@ fn to_ours(theirs: other::Record) -> RecordRef {
     RecordRef {
         offset: Offset(theirs.offset.cast_unsigned()),
         timestamp: Timestamp(theirs.timestamp),
+        timestamp_type: TimestampType::CreateTime,
         record: Record { key: theirs.key, value: theirs.value, headers },
     }
 }

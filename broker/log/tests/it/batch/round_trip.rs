@@ -55,7 +55,7 @@ proptest! {
         prop_assert_eq!(producer, new.producer);
 
         let expected = records.into_iter().zip(base_offset..);
-        let expected = expected.map(|((timestamp, record), offset)| RecordRef { offset: Offset(offset), timestamp, record });
+        let expected = expected.map(|((timestamp, record), offset)| RecordRef { offset: Offset(offset), timestamp, timestamp_type: TimestampType::CreateTime, record });
         prop_assert_eq!(read(&stamped), expected.collect::<Vec<_>>());
     }
 
@@ -103,7 +103,10 @@ fn null_and_empty_and_repeated_names_stay_what_they_are() {
     let headers = vec![header("h", None), header("", Some(b"\xff\0")), header("h", Some(b"")), header("é", None)];
     let record = Record { key: Some(Bytes::new()), value: None, headers };
     let batch = build(NewBatch::default(), &[(Timestamp(-1), record.clone())]).stamp(Offset(0), LeaderEpoch(0));
-    assert_eq!(read(&batch), [RecordRef { offset: Offset(0), timestamp: Timestamp(-1), record }]);
+    assert_eq!(
+        read(&batch),
+        [RecordRef { offset: Offset(0), timestamp: Timestamp(-1), timestamp_type: TimestampType::CreateTime, record }]
+    );
 }
 
 #[test]

@@ -101,8 +101,12 @@ fn the_written_out_batch_is_read() {
         })
     );
     let expected = two_records().into_iter().zip(42..);
-    let expected =
-        expected.map(|((timestamp, record), offset)| RecordRef { offset: Offset(offset), timestamp, record });
+    let expected = expected.map(|((timestamp, record), offset)| RecordRef {
+        offset: Offset(offset),
+        timestamp,
+        timestamp_type: TimestampType::CreateTime,
+        record,
+    });
     assert_eq!(read(&TWO_RECORDS), expected.collect::<Vec<_>>());
 }
 
@@ -135,5 +139,13 @@ fn a_batch_that_compaction_thinned_out_is_read_with_its_offsets() {
     assert_eq!((header.record_count, header.next_offset()), (1, Offset(4)));
     assert_eq!(header.timestamp_type(), TimestampType::CreateTime);
     let record = Record { key: bytes("hello"), value: bytes("world"), headers: Vec::new() };
-    assert_eq!(read(&COMPACTED), [RecordRef { offset: Offset(1), timestamp: Timestamp(1000), record }]);
+    assert_eq!(
+        read(&COMPACTED),
+        [RecordRef {
+            offset: Offset(1),
+            timestamp: Timestamp(1000),
+            timestamp_type: TimestampType::CreateTime,
+            record
+        }]
+    );
 }
