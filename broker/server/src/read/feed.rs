@@ -18,7 +18,7 @@ use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex};
 use tokio::time::Instant;
 
-use super::rendering::{gap, write_record};
+use super::rendering::{PIECE_BYTES, finished, gap, new_piece, write_record};
 use super::walk::Records;
 use super::{EVENT_STREAM, cursor, refusal};
 
@@ -26,8 +26,6 @@ use super::{EVENT_STREAM, cursor, refusal};
 const CHUNK_RECORDS_MAX: usize = 500;
 /// Stored bytes of one chunk; the first batch comes whatever its size.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes after which what was written goes out.
-const PIECE_BYTES: usize = 64 << 10;
 /// What a browser waits before it connects again.
 const RETRY_MS: u32 = 1_000;
 
@@ -86,7 +84,7 @@ struct Part {
 impl Feed {
     /// The next events; none after an error.
     async fn step(&mut self) -> Option<Bytes> {
-        let mut out = Vec::new();
+        let mut out = new_piece();
         match self.state {
             State::Over => return None,
             // An id without data reaches the reader's memory and no listener (§9.2.6): who is cut before the first
@@ -95,7 +93,7 @@ impl Feed {
                 self.state = State::Going;
                 out.extend_from_slice(format!("retry: {RETRY_MS}\n").as_bytes());
                 self.end_event(&mut out);
-                return Some(out.into());
+                return Some(finished(out));
             }
             State::Going => {}
         }
@@ -103,7 +101,7 @@ impl Feed {
             && let Err(error) = self.read_on().await
         {
             self.fail(&mut out, &refusal::fetch(&error));
-            return Some(out.into());
+            return Some(finished(out));
         }
         if let Err(error) = self.write(&mut out) {
             self.fail(&mut out, &refusal::records(&error));
@@ -113,7 +111,7 @@ impl Feed {
             out.extend_from_slice(b"event: heartbeat\ndata: {}\n");
             self.end_event(&mut out);
         }
-        Some(out.into())
+        Some(finished(out))
     }
 
     /// Reads the next chunk; comes back empty only when a heartbeat is due.

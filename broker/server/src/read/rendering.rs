@@ -21,7 +21,9 @@ use super::{NDJSON, RECORD_BATCH, refusal};
 use crate::extract::Params;
 
 /// Bytes after which a piece of an answer is full. An answer that fits into one has a Content-Length.
-const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 32 << 10;
+/// Room for the record that fills the piece; a larger one makes the piece grow.
+const PIECE_SLACK_BYTES: usize = 8 << 10;
 
 /// Reads `format=`.
 pub(super) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
@@ -38,6 +40,16 @@ pub(super) fn isolation(params: &mut Params) -> Result<Isolation, Problem> {
         IsolationWord::ReadCommitted => Isolation::ReadCommitted,
         IsolationWord::ReadUncommitted => Isolation::ReadUncommitted,
     })
+}
+
+/// A buffer for a piece, which does not grow (and so does not double) for records of common sizes.
+pub(super) fn new_piece() -> Vec<u8> {
+    Vec::with_capacity(PIECE_BYTES + PIECE_SLACK_BYTES)
+}
+
+/// A piece that may wait long for its reader, without the room that it did not need.
+pub(super) fn finished(piece: Vec<u8>) -> Bytes {
+    Bytes::from(piece.into_boxed_slice())
 }
 
 /// Writes one record of `partition`.
@@ -173,14 +185,14 @@ fn body_of(mut pieces: Pieces, mut first: Vec<u8>, end: Vec<u8>) -> Result<Respo
         let (mut pieces, piece, end) = left?;
         // The piece that was written last goes out; the next one is written when this one is gone.
         if !piece.is_empty() {
-            return Some((Ok(Bytes::from(piece)), Some((pieces, Vec::new(), end))));
+            return Some((Ok(finished(piece)), Some((pieces, Vec::new(), end))));
         }
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let mut piece = new_piece();
         match pieces.fill(&mut piece) {
-            Ok(true) => Some((Ok(Bytes::from(piece)), Some((pieces, Vec::new(), end)))),
+            Ok(true) => Some((Ok(finished(piece)), Some((pieces, Vec::new(), end)))),
             Ok(false) => {
                 piece.extend_from_slice(&end);
-                Some((Ok(Bytes::from(piece)), None))
+                Some((Ok(finished(piece)), None))
             }
             // Cutting the connection is the one way left to say that the answer is not whole.
             Err(error) => Some((Err(error), None)),
