@@ -3,6 +3,7 @@
 //! Not here: HTTP itself (no axum), and what the engine does.
 
 mod cluster;
+mod depth;
 mod error;
 mod groups;
 mod record_answer;

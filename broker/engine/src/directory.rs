@@ -34,14 +34,23 @@ pub(crate) struct Directory {
     counters: Counters,
 }
 
-/// Partitions whose queue wants to be served, each once, in the order in which they are due.
+/// Partitions that want a log thread, each at most once for each job, in the order in which they are due.
 #[derive(Default)]
 struct RunQueue {
-    due: VecDeque<(Instant, Arc<Partition>)>,
+    due: VecDeque<(Instant, Arc<Partition>, Job)>,
     /// Lingers no more.
     hurrying: bool,
     /// Ends when all is done.
     stopping: bool,
+}
+
+/// What a log thread does for a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    /// Serves its queue.
+    Serve,
+    /// Moves its recovery point.
+    Settle,
 }
 
 /// The running log threads; they end when this is dropped, after all that was scheduled.
@@ -135,13 +144,19 @@ impl Directory {
     /// Has a log thread serve the partition's queue, after the linger. The caller holds the queue's `served` mark, so a
     /// partition is scheduled once.
     pub(crate) fn schedule(&self, partition: Arc<Partition>) {
-        self.enqueue(partition);
+        self.enqueue(partition, Job::Serve);
         self.work.notify_one();
     }
 
-    fn enqueue(&self, partition: Arc<Partition>) {
+    /// Has a log thread move the partition's recovery point. The caller holds its `settling` mark.
+    pub(crate) fn schedule_settle(&self, partition: Arc<Partition>) {
+        self.enqueue(partition, Job::Settle);
+        self.work.notify_one();
+    }
+
+    fn enqueue(&self, partition: Arc<Partition>, job: Job) {
         let due = Instant::now() + self.linger;
-        self.run_queue.lock().due.push_back((due, partition));
+        self.run_queue.lock().due.push_back((due, partition, job));
     }
 
     /// Starts the log threads.
@@ -156,25 +171,39 @@ impl Directory {
 
     /// Serves the next partition that is due; false when all is done and the threads shall end.
     fn serve_next(&self) -> bool {
-        let Some(partition) = self.next_due() else { return false };
+        let Some((partition, job)) = self.next_due() else { return false };
         // A panic is our own bug; the owner has fenced the directory, and the other partitions still want their answers.
-        let more = panic::catch_unwind(AssertUnwindSafe(|| partition.serve())).unwrap_or(false);
+        let work = || match job {
+            Job::Serve => partition.serve(),
+            Job::Settle => {
+                partition.settle();
+                false
+            }
+        };
+        let more = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
         if more {
             // Nobody needs to be woken for it: this thread comes back to the queue at once.
-            self.enqueue(partition);
+            self.enqueue(partition, Job::Serve);
         }
         true
     }
 
-    fn next_due(&self) -> Option<Arc<Partition>> {
+    fn next_due(&self) -> Option<(Arc<Partition>, Job)> {
         let mut queue = self.run_queue.lock();
         loop {
             match queue.due.front() {
-                Some((due, _)) if !queue.hurrying && *due > Instant::now() => {
+                Some((due, ..)) if !queue.hurrying && *due > Instant::now() => {
                     let due = *due;
                     self.work.wait_until(&mut queue, due);
                 }
-                Some(_) => return queue.due.pop_front().map(|(_, partition)| partition),
+                Some(_) => {
+                    let (_, partition, job) = queue.due.pop_front().expect("looked at above");
+                    // This thread was woken for the item; another must watch the next one, however long the work takes.
+                    if !queue.due.is_empty() {
+                        self.work.notify_one();
+                    }
+                    return Some((partition, job));
+                }
                 None if queue.stopping => return None,
                 None => self.work.wait(&mut queue),
             }

@@ -121,7 +121,7 @@ impl Acceptor {
         let local = LocalAddress(stream.local_addr()?);
         let activity = Arc::new(Activity::new());
         let io = TokioIo::new(Watched { stream, activity: Arc::clone(&activity) });
-        let service = service_fn(|request| answer(self.front.clone(), request, local, Busy::begin(&activity)));
+        let service = service_fn(|request| answer(&self.front, request, local, Busy::begin(&activity)));
         let mut connection = pin!(self.http.serve_connection(io, service));
         let mut phase = self.phase.clone();
         let mut draining = false;
@@ -150,7 +150,7 @@ impl Acceptor {
 }
 
 async fn answer(
-    front: Front,
+    front: &Front,
     request: Request<Incoming>,
     local: LocalAddress,
     busy: Busy,

@@ -44,6 +44,8 @@ pub(crate) struct Partition {
     last_stable: AtomicU64,
     /// Something was written and not synced.
     dirty: AtomicBool,
+    /// A log thread is about to move the recovery point.
+    settling: AtomicBool,
     tail: Arc<Tail>,
     waiters: Arc<Waiters>,
 }
@@ -91,6 +93,7 @@ impl Partition {
             high_watermark: AtomicU64::new(end),
             last_stable: AtomicU64::new(end),
             dirty: AtomicBool::new(false),
+            settling: AtomicBool::new(false),
             tail: Arc::new(Tail::new(directory.tail_budget().clone())),
             waiters: Arc::default(),
         }))
@@ -216,16 +219,24 @@ impl Partition {
 
     /// Housekeeping of the log; blocks.
     pub(crate) fn maintain(&self, now: Timestamp) -> Result<Retained, Arc<StorageError>> {
-        if self.dirty.load(Ordering::Acquire) {
-            // Most of what a page-cache topic has to flush goes while appends go on.
-            self.reader.sync_ahead()?;
-        }
-        let mut log = self.log.lock();
-        let Some(log) = &mut *log else { return Ok(Retained::default()) };
-        self.flush(log)?;
-        let retained = log.maintain(now, self.high_watermark())?;
+        let retained = self.with_flushed(|log| log.maintain(now, self.high_watermark()))?.unwrap_or_default();
         self.directory.counters().segments_removed.add(retained.segments as u64);
         Ok(retained)
+    }
+
+    /// Does something with the log once all that was written is synced; nothing if the log is closed.
+    fn with_flushed<T>(
+        &self,
+        work: impl FnOnce(&mut PartitionLog) -> Result<T, Arc<StorageError>>,
+    ) -> Result<Option<T>, Arc<StorageError>> {
+        // Most of what a page-cache topic has to flush goes while appends go on.
+        let ahead = if self.dirty.load(Ordering::Acquire) { self.reader.sync_ahead() } else { Ok(()) };
+        let mut log = self.log.lock();
+        // A log that was given up meanwhile may have lost its files.
+        let Some(log) = &mut *log else { return Ok(None) };
+        ahead?;
+        self.flush(log)?;
+        work(log).map(Some)
     }
 
     fn flush(&self, log: &mut PartitionLog) -> Result<(), Arc<StorageError>> {

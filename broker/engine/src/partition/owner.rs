@@ -2,8 +2,8 @@
 //! promises that, publish the marks, answer.
 //!
 //! Who does it ("combining by whoever comes first"): in `page-cache` topics the producer that finds nobody at work
-//! serves the queue on its own thread, for a few groups at most; everywhere else a log thread of the directory. While
-//! one group is written the next one forms.
+//! serves the queue on its own thread, for a few groups at most and never where a sync may be due; everywhere else a log
+//! thread of the directory. While one group is written the next one forms.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use levada_model::{Offset, Timestamp};
 use parking_lot::MutexGuard;
 use tokio::sync::oneshot;
 
-use super::queue::Pending;
+use super::queue::{Pending, Queue};
 use super::{Landed, Landings, NewAppend, Partition};
 use crate::AppendFault;
 
@@ -30,13 +30,12 @@ impl Partition {
         if let Some(reason) = self.directory.fenced() {
             return Err(AppendFault::Fenced { reason: reason.to_owned(), possible: false });
         }
-        let size_bytes = append.batches.iter().map(|batch| batch.header().size_bytes).sum();
-        let (reply, answer) = oneshot::channel();
+        let (pending, answer) = Pending::new(append);
         let mut queue = self.queue.lock();
         if queue.shut {
             return Err(AppendFault::Closed);
         }
-        if queue.push(Pending { append, size_bytes, reply }).is_err() {
+        if queue.push(pending).is_err() {
             return Err(AppendFault::Overloaded(self.index));
         }
         if !std::mem::replace(&mut queue.served, true) {
@@ -51,7 +50,7 @@ impl Partition {
     }
 
     /// Serves one group on a log thread. Answers whether more waits; then the caller sees to it that it is served again.
-    pub(crate) fn serve(&self) -> bool {
+    pub(crate) fn serve(self: &Arc<Self>) -> bool {
         let _guard = PanicGuard(self);
         let mut log = self.log.lock();
         let Some(group) = self.take_group() else { return false };
@@ -74,7 +73,12 @@ impl Partition {
         for _ in 0..INLINE_GROUPS_MAX {
             // Housekeeping may hold the log for as long as a sync takes; a request's thread does not wait for that.
             let Some(mut log) = self.log.try_lock() else { break };
-            let Some(group) = self.take_group() else { return };
+            let mut queue = self.queue.lock();
+            if log.as_ref().is_some_and(|log| self.may_sync(log, &queue)) {
+                break;
+            }
+            let Some(group) = self.take_from(&mut queue) else { return };
+            drop(queue);
             self.serve_group(log.as_mut(), group);
             MutexGuard::unlock_fair(log);
             if !self.is_inline() {
@@ -86,8 +90,17 @@ impl Partition {
         }
     }
 
+    /// Whether a sync may be due on the way to store what waits.
+    fn may_sync(&self, log: &PartitionLog, queue: &Queue) -> bool {
+        let (size_bytes, offsets) = queue.extent();
+        log.may_sync(size_bytes as u64, offsets, self.leader_epoch())
+    }
+
     fn take_group(&self) -> Option<VecDeque<Pending>> {
-        let mut queue = self.queue.lock();
+        self.take_from(&mut self.queue.lock())
+    }
+
+    fn take_from(&self, queue: &mut Queue) -> Option<VecDeque<Pending>> {
         let group = queue.take_group();
         if group.is_none() {
             self.idle.notify_all();
@@ -105,7 +118,7 @@ impl Partition {
         more
     }
 
-    fn serve_group(&self, log: Option<&mut PartitionLog>, group: VecDeque<Pending>) {
+    fn serve_group(self: &Arc<Self>, log: Option<&mut PartitionLog>, group: VecDeque<Pending>) {
         let fenced = self.directory.fenced().map(|reason| Arc::new(fenced(reason, false)));
         let (Some(log), None) = (log, &fenced) else {
             let fault = fenced.unwrap_or_else(|| Arc::new(AppendFault::Closed));
@@ -125,6 +138,21 @@ impl Partition {
             }
             // Whoever asked may be gone; what was accepted is stored all the same.
             drop(reply.send(landings));
+        }
+        if log.is_settle_due() && !self.settling.swap(true, Ordering::AcqRel) {
+            self.directory.schedule_settle(self.clone());
+        }
+    }
+
+    /// Moves the recovery point to the end after many appends, on a log thread. Appends go on meanwhile for most of it.
+    pub(crate) fn settle(&self) {
+        let _guard = PanicGuard(self);
+        let settled = self.with_flushed(|log| {
+            self.settling.store(false, Ordering::Release);
+            log.settle()
+        });
+        if let Err(error) = settled {
+            self.directory.fence(&error);
         }
     }
 

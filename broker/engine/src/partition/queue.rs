@@ -41,10 +41,19 @@ pub(crate) type Landings = Vec<Result<Landed, Arc<AppendFault>>>;
 pub(super) struct Pending {
     pub(super) append: NewAppend,
     pub(super) size_bytes: usize,
+    /// How many offsets it takes.
+    pub(super) offsets: u64,
     pub(super) reply: oneshot::Sender<Landings>,
 }
 
 impl Pending {
+    pub(super) fn new(append: NewAppend) -> (Self, oneshot::Receiver<Landings>) {
+        let (reply, answer) = oneshot::channel();
+        let size_bytes = append.batches.iter().map(|batch| batch.header().size_bytes).sum();
+        let offsets = append.batches.iter().map(|batch| u64::from(batch.header().last_offset_delta) + 1).sum();
+        (Self { append, size_bytes, offsets, reply }, answer)
+    }
+
     /// Answers every batch with the same fault. Nobody may be there to hear it.
     pub(super) fn refuse(self, fault: &Arc<AppendFault>) {
         let answer = vec![Err(fault.clone()); self.append.batches.len()];
@@ -57,6 +66,7 @@ impl Pending {
 pub(super) struct Queue {
     waiting: VecDeque<Pending>,
     size_bytes: usize,
+    offsets: u64,
     /// Someone serves the queue, or is on the way to.
     pub(super) served: bool,
     /// Takes nothing more.
@@ -72,6 +82,7 @@ impl Queue {
             return Err(pending);
         }
         self.size_bytes += pending.size_bytes;
+        self.offsets += pending.offsets;
         self.waiting.push_back(pending);
         Ok(())
     }
@@ -81,13 +92,18 @@ impl Queue {
         self.waiting.len()
     }
 
+    /// Bytes and offsets of all that waits.
+    pub(super) fn extent(&self) -> (usize, u64) {
+        (self.size_bytes, self.offsets)
+    }
+
     /// All that waits; whoever serves the queue is released if it is nothing.
     pub(super) fn take_group(&mut self) -> Option<VecDeque<Pending>> {
         if self.waiting.is_empty() {
             self.served = false;
             return None;
         }
-        self.size_bytes = 0;
+        (self.size_bytes, self.offsets) = (0, 0);
         Some(std::mem::take(&mut self.waiting))
     }
 
@@ -109,7 +125,7 @@ mod tests {
 
     fn pending(size_bytes: usize) -> Pending {
         let append = NewAppend { batches: Vec::new(), check: SequenceCheck::Producer, expected_offset: None };
-        Pending { append, size_bytes, reply: oneshot::channel().0 }
+        Pending { size_bytes, ..Pending::new(append).0 }
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! A storage whose syncs of log files can be held back, so that tests stand in the middle of one.
+//! A storage whose syncs of log files can be held back, so that tests stand in the middle of one; and that knows which
+//! threads have synced anything.
 
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,11 +30,20 @@ struct State {
     shut: bool,
     waiting: usize,
     broken: bool,
+    sync_threads: BTreeSet<String>,
 }
 
 struct GatedFile {
     inner: Arc<dyn File>,
     door: Arc<Door>,
+    is_log: bool,
+}
+
+impl Door {
+    fn note_sync(&self) {
+        let thread = std::thread::current();
+        self.state.lock().sync_threads.insert(thread.name().unwrap_or_default().to_owned());
+    }
 }
 
 impl Gate {
@@ -54,6 +65,11 @@ impl Gate {
     /// From now on writes of segments panic, as only a bug of our own does.
     pub(crate) fn break_writes(&self) {
         self.door.state.lock().broken = true;
+    }
+
+    /// Names of the threads that have synced files or directories since this was last asked.
+    pub(crate) fn take_sync_threads(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.door.state.lock().sync_threads)
     }
 
     /// Comes back when so many syncs wait.
@@ -95,17 +111,15 @@ impl Storage for Gate {
         self.inner.remove_dir_all(path)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.door.note_sync();
         self.inner.sync_dir(dir)
     }
 }
 
 impl Gate {
     fn gated(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
-        if path.extension().is_some_and(|extension| extension == "log") {
-            Arc::new(GatedFile { inner, door: self.door.clone() })
-        } else {
-            inner
-        }
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        Arc::new(GatedFile { inner, door: self.door.clone(), is_log })
     }
 }
 
@@ -115,7 +129,7 @@ impl File for GatedFile {
     }
     fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
         let broken = self.door.state.lock().broken;
-        assert!(!broken, "a planted bug");
+        assert!(!(broken && self.is_log), "a planted bug");
         self.inner.write_at(parts, position)
     }
     fn len(&self) -> io::Result<u64> {
@@ -125,6 +139,10 @@ impl File for GatedFile {
         self.inner.set_len(len)
     }
     fn sync_data(&self) -> io::Result<()> {
+        self.door.note_sync();
+        if !self.is_log {
+            return self.inner.sync_data();
+        }
         let mut state = self.door.state.lock();
         state.waiting += 1;
         self.door.changed.notify_all();

@@ -10,5 +10,6 @@ mod power_cut;
 mod produce_and_fetch;
 mod readers;
 mod settings;
+mod settle;
 mod support;
 mod topics;

@@ -1,8 +1,11 @@
-//! The writer of a partition's log: stage, write, sync, roll, housekeeping.
+//! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
+//! (`settle`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
 //! before its first batch.
+
+mod settle;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,26 +13,17 @@ use std::sync::Arc;
 use levada_model::{LeaderEpoch, Offset, Timestamp, limits};
 
 use super::active::Active;
-use super::checkpoint::{Checkpoint, CheckpointFile, SnapshotAt};
+use super::checkpoint::{CheckpointFile, SnapshotAt};
 use super::errors::{AppendError, OpenError};
-use super::listing::Kind;
 use super::reader::LogReader;
 use super::recovery::{self, Found};
 use super::retention;
 use super::segment::{Extent, Segment};
-use super::snapshot;
 use super::state::State;
 use super::terms::{Append, Appended, LogOptions, Marks, PlantedFaults, Recovery, Retained};
 use super::walk::Place;
 use crate::producers::{AppendTimes, Producers, Verdict, is_derived};
 use crate::{Batch, SequenceCheck, Storage, StorageError};
-
-/// After this many bytes a snapshot is due: what a recovery scans.
-const SNAPSHOT_BYTES: u64 = 64 << 20;
-/// After this long a snapshot of what was appended is due.
-const SNAPSHOT_MS: i64 = 30_000;
-/// Snapshot files that are kept: the newest, and one to fall back to.
-const SNAPSHOTS_KEPT: usize = 2;
 
 /// The writer of one partition's log.
 pub struct PartitionLog {
@@ -207,6 +201,14 @@ impl PartitionLog {
         })
     }
 
+    /// Whether to store batches of so many bytes and offsets in all may sync on the way: at the first write, at a new
+    /// leader epoch, and where a segment is full. Who must not wait for the disk asks this before it stages them.
+    #[must_use]
+    pub fn may_sync(&self, size_bytes: u64, offsets: u64, leader_epoch: LeaderEpoch) -> bool {
+        let is_epoch_new = || self.state.epochs().latest().is_none_or(|latest| latest < leader_epoch);
+        !self.is_on_disk || self.is_epoch_new || self.is_beyond_segment(size_bytes, offsets) || is_epoch_new()
+    }
+
     /// Writes zeros ahead of the end if the last groups were small and little is left. Call after the acks went out.
     /// A full disk is not an error here; a failed sync is found by the next call.
     pub fn prepare_ahead(&mut self) {
@@ -232,7 +234,7 @@ impl PartitionLog {
                 log.roll_here()?;
             }
             if log.is_snapshot_due(now) {
-                log.settle()?;
+                log.settle_here()?;
             }
             match retention::start(&log.state, &log.options, now, removable_end) {
                 Ok(Some(start)) => log.move_start(start),
@@ -359,9 +361,14 @@ impl PartitionLog {
     }
 
     fn has_no_room_for(&self, size_bytes: u64, last_offset_delta: u32) -> bool {
+        // An empty segment takes a batch of any size.
+        self.staged_end.position > 0 && self.is_beyond_segment(size_bytes, last_offset_delta.into())
+    }
+
+    fn is_beyond_segment(&self, size_bytes: u64, offsets: u64) -> bool {
         let Place { position, offset } = self.staged_end;
-        let last_delta = offset.0 - self.staged_base.0 + u64::from(last_offset_delta);
-        position > 0 && (position + size_bytes > self.options.segment_bytes || last_delta > u64::from(u32::MAX))
+        let last_delta = offset.0 - self.staged_base.0 + offsets;
+        position + size_bytes > self.options.segment_bytes || last_delta > u64::from(u32::MAX)
     }
 
     /// The batches from here on go into a new segment. The snapshot is taken now, before they change the producers.
@@ -450,79 +457,6 @@ impl PartitionLog {
         self.state.warmed(&old.segment);
         self.save_checkpoint(false)?;
         self.remove_old_snapshots()
-    }
-
-    fn is_snapshot_due(&self, now: Timestamp) -> bool {
-        let is_old = |since: Timestamp| now.0.saturating_sub(since.0) > SNAPSHOT_MS;
-        self.unsnapshotted_bytes >= SNAPSHOT_BYTES || self.unsnapshotted_since.is_some_and(is_old)
-    }
-
-    /// Moves the recovery point and the snapshot to the end, durably.
-    fn settle(&mut self) -> Result<(), StorageError> {
-        self.sync_active()?;
-        self.active.write_index(&self.state, false)?;
-        self.write_snapshot()?;
-        self.save_checkpoint(false)?;
-        self.remove_old_snapshots()
-    }
-
-    fn encode_snapshot(&self, offset: Offset) -> Option<Vec<u8>> {
-        (!self.producers.is_empty()).then(|| snapshot::encode(&self.producers, offset))
-    }
-
-    /// Takes a snapshot at the end, which must be synced, unless there is one.
-    fn write_snapshot(&mut self) -> Result<(), StorageError> {
-        let offset = self.active.end.offset;
-        assert!(self.synced_end == offset && self.staged.is_empty(), "a snapshot proves that all before it is synced");
-        if matches!(self.snapshot, SnapshotAt::Empty(at) | SnapshotAt::File(at) if at == offset) {
-            return Ok(());
-        }
-        self.store_snapshot(offset, self.encode_snapshot(offset))
-    }
-
-    fn store_snapshot(&mut self, offset: Offset, bytes: Option<Vec<u8>>) -> Result<(), StorageError> {
-        self.unsnapshotted_bytes = 0;
-        self.unsnapshotted_since = None;
-        let Some(bytes) = bytes else {
-            self.snapshot = SnapshotAt::Empty(offset);
-            return Ok(());
-        };
-        snapshot::write(&*self.state.storage, &self.state.dir, offset, &bytes)?;
-        self.snapshot = SnapshotAt::File(offset);
-        self.snapshot_files.retain(|other| *other != offset);
-        self.snapshot_files.push(offset);
-        Ok(())
-    }
-
-    /// Removes snapshots that nothing falls back to. The checkpoint that names the newest must be saved before.
-    fn remove_old_snapshots(&mut self) -> Result<(), StorageError> {
-        let kept = if matches!(self.snapshot, SnapshotAt::Empty(_)) { 0 } else { SNAPSHOTS_KEPT };
-        let old = self.snapshot_files.len().saturating_sub(kept);
-        for offset in self.snapshot_files.drain(..old) {
-            let path = Kind::Snapshot.path(&self.state.dir, offset);
-            recovery::remove(&*self.state.storage, &path)?;
-        }
-        Ok(())
-    }
-
-    fn checkpoint_now(&self, clean: bool) -> Checkpoint {
-        Checkpoint {
-            recovery_point: self.synced_end,
-            log_start: self.state.log_start(),
-            clean,
-            active_base: self.active.segment.base_offset(),
-            active_bytes: self.active.end.position,
-            first_append: self.active.first_append,
-            last_append: self.active.last_append,
-            snapshot: self.snapshot,
-            epochs: self.state.epochs(),
-        }
-    }
-
-    fn save_checkpoint(&mut self, clean: bool) -> Result<(), StorageError> {
-        self.is_dirty = !clean;
-        let checkpoint = self.checkpoint_now(clean);
-        self.checkpoint.save(&*self.state.storage, &checkpoint)
     }
 
     /// Moves the log start durably and removes the segments below it.

@@ -77,8 +77,7 @@ pub(super) async fn produce_raw(
     let kept = kept_headers(headers);
 
     let BodyBytes(body) = BodyBytes::from_request(request, &state).await?;
-    let mut sent =
-        ProduceRecord { record: Record { key, value: Some(body.freeze()), headers: kept }, timestamp, partition };
+    let mut sent = ProduceRecord { record: Record { key, value: Some(body), headers: kept }, timestamp, partition };
     let once = once.of_body(|| digest(&sent));
     // A retry may belong to another trace, so the trace is no part of what the digest is of.
     trace.mark(&mut sent.record);

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_api::{ErrorCode, FormatWord, IsolationWord, Problem, ReadRecord, Rendering};
 use levada_engine::{FetchError, FetchRequest, From, Isolation};
 use levada_log::RecordRef;
-use levada_model::limits::JSON_INTEGER_MAX;
 use levada_model::{Offset, Record};
 
 use super::rendering::{format, isolation, write_record};
 use super::walk::Records;
 use super::{JSON, refusal};
-use crate::extract::{Params, PartitionPath, accepts, digits, path_segment};
+use crate::extract::{OffsetPath, Params, PartitionPath, accepts};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -84,23 +81,6 @@ pub(super) async fn read_record(
     Ok(([(header::CONTENT_TYPE, JSON)], out).into_response())
 }
 
-/// `{offset}`.
-pub(super) struct OffsetPath(Offset);
-
-impl<S: Sync> FromRequestParts<S> for OffsetPath {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let text = path_segment(parts, "offset").await?;
-        let offset = digits::<u64>(&text).filter(|offset| *offset <= JSON_INTEGER_MAX);
-        let offset = offset.ok_or_else(|| {
-            let detail = format!("offset in the path takes an integer from 0 to {JSON_INTEGER_MAX}; {text:?} is not");
-            Problem::new(ErrorCode::InvalidParameter, detail)
-        })?;
-        Ok(Self(Offset(offset)))
-    }
-}
-
 fn no_record(offset: Offset) -> Problem {
     Problem::new(ErrorCode::NoRecord, format!("there is no record at offset {offset}"))
 }
@@ -113,7 +93,6 @@ fn raw(found: RecordRef) -> Response {
     let mut response = value.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     if !is_shown {
         headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
