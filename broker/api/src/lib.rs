@@ -6,6 +6,7 @@ mod cluster;
 mod depth;
 mod error;
 mod groups;
+pub mod media;
 mod record_answer;
 mod record_in;
 mod record_out;

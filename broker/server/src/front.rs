@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use levada_api::media::PROBLEM;
 use levada_api::{ErrorCode, Problem};
 use tower::util::{BoxCloneSyncService, ServiceExt};
 use tower::{Layer, service_fn};
@@ -111,7 +112,7 @@ fn as_problem(response: Response, method: &Method, uri: &Uri) -> Response {
     let is_problem = response
         .headers()
         .get(header::CONTENT_TYPE)
-        .is_some_and(|media| media.as_bytes().starts_with(b"application/problem+json"));
+        .is_some_and(|media| media.as_bytes().starts_with(PROBLEM.as_bytes()));
     if !(status.is_client_error() || status.is_server_error()) || is_problem {
         return response;
     }

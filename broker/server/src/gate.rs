@@ -67,10 +67,7 @@ impl Gate {
     fn check_size(&self, parts: &Parts) -> Result<(), Problem> {
         let too_large = |limit: &str, most: usize, what: String| {
             let problem = Problem::new(ErrorCode::HeadersTooLarge, format!("{what}; the setting is {limit}"));
-            Err(problem.with(|m| {
-                m.limit = Some(limit.to_owned());
-                m.limit_value = Some(most as u64);
-            }))
+            Err(problem.limited(limit, most as u64))
         };
         let count = parts.headers.len();
         if count > self.headers_max {

@@ -200,10 +200,7 @@ fn unsupported(got: &HeaderValue) -> Problem {
 fn too_large(bytes_max: usize) -> Problem {
     let detail =
         format!("the body has more than {bytes_max} bytes (after decompression); the setting is --max-body-bytes");
-    Problem::new(ErrorCode::BodyTooLarge, detail).with(|m| {
-        m.limit = Some("--max-body-bytes".to_owned());
-        m.limit_value = Some(bytes_max as u64);
-    })
+    Problem::new(ErrorCode::BodyTooLarge, detail).limited("--max-body-bytes", bytes_max as u64)
 }
 
 fn damaged(Damaged(detail): Damaged) -> Problem {

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method, header};
+use levada_api::media::JSON;
 use levada_api::{ErrorCode, Problem};
 
 use crate::refusal::Refusal;
@@ -60,7 +61,7 @@ pub(crate) fn accepts(headers: &HeaderMap, offered: &[&'static str]) -> Result<&
 /// For routes that answer nothing but JSON: refuses who does not accept it. A deletion answers nothing at all.
 pub(crate) async fn answers_json(request: Request, next: Next) -> Response {
     if request.method() != Method::DELETE
-        && let Err(problem) = accepts(request.headers(), &["application/json"])
+        && let Err(problem) = accepts(request.headers(), &[JSON])
     {
         return Refusal(problem).into_response();
     }

@@ -4,6 +4,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, header};
+use levada_api::media::JSON;
 use levada_api::{AcksWord, RawAnswer};
 use levada_engine::{Once, ProduceRecord, ProduceRequest};
 use levada_model::{Header, Record, Timestamp};
@@ -63,7 +64,7 @@ pub(super) async fn produce_raw(
     mut params: Params,
     request: Request,
 ) -> Result<Response, Refusal> {
-    accepts(request.headers(), &["application/json"])?;
+    accepts(request.headers(), &[JSON])?;
     let acks = wishes::acks(&mut params)?;
     let key = params.text("key").map(Bytes::from);
     let partition = wishes::partition(&mut params)?;

@@ -8,19 +8,19 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderName, HeaderValue, header};
+use levada_api::media::EVENT_STREAM;
 use levada_api::{Gap, Problem, Rendering};
-use levada_engine::{FetchError, Positions, TopicReader};
+use levada_engine::{FetchError, Fetched, FetchedRecords, Positions, TopicReader};
 use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex};
 use tokio::time::Instant;
 
 use super::rendering::{PIECE_BYTES, finished, gap, new_piece, write_record};
-use super::walk::Records;
-use super::{EVENT_STREAM, cursor, refusal};
+use super::{cursor, refusal};
+use crate::streamed::streamed;
 
 /// Most records of one chunk.
 const CHUNK_RECORDS_MAX: usize = 500;
@@ -44,12 +44,7 @@ pub(super) fn answer(reader: TopicReader, rendering: Rendering, heartbeat: Durat
         let events = feed.step().await?;
         Some((Ok::<_, Infallible>(events), feed))
     });
-    let mut response = Body::from_stream(events).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    response
+    streamed(Body::from_stream(events), EVENT_STREAM)
 }
 
 enum State {
@@ -76,7 +71,7 @@ struct Feed {
 /// A read of one partition on its way into events.
 struct Part {
     partition: PartitionIndex,
-    records: Records,
+    records: FetchedRecords,
     gaps: VecDeque<(Damage, Gap)>,
     next_offset: Offset,
 }
@@ -144,11 +139,11 @@ impl Feed {
     fn write_part(&mut self, part: &mut Part, out: &mut Vec<u8>) -> Result<bool, levada_log::RecordsError> {
         while let Some(record) = part.records.next() {
             let record = record?;
-            self.write_gaps(part, record.0.offset, out);
+            self.write_gaps(part, record.offset, out);
             out.extend_from_slice(b"event: record\ndata: ");
             write_record(out, part.partition, &record, self.rendering);
             out.push(b'\n');
-            self.moved(part.partition, record.0.offset.advance(1));
+            self.moved(part.partition, record.offset.advance(1));
             self.end_event(out);
             if out.len() >= PIECE_BYTES {
                 return Ok(false);
@@ -193,9 +188,9 @@ impl Feed {
 }
 
 impl Part {
-    fn new(fetched: levada_engine::Fetched) -> Self {
+    fn new(mut fetched: Fetched) -> Self {
         let gaps = fetched.gaps.iter().map(|lost| (*lost, gap(&fetched, *lost))).collect();
         let (partition, next_offset) = (fetched.partition, fetched.next_offset);
-        Self { partition, records: Records::new(fetched), gaps, next_offset }
+        Self { partition, records: fetched.take_records(), gaps, next_offset }
     }
 }

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::{Frame, SizeHint};
+use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
 use levada_api::{FormatWord, Gap, GapCause, IsolationWord, Problem, RecordOut, Rendering, ValueForm};
-use levada_engine::{Fetched, Isolation};
+use levada_engine::{Fetched, FetchedRecords, Isolation};
 use levada_log::{Damage, RecordRef, RecordsError};
-use levada_model::{Offset, PartitionIndex, TimestampType};
+use levada_model::{Offset, PartitionIndex};
 
-use super::walk::Records;
-use super::{NDJSON, RECORD_BATCH, refusal};
+use super::refusal;
 use crate::extract::Params;
 
 /// Bytes after which a piece of an answer is full. An answer that fits into one has a Content-Length.
@@ -53,26 +53,22 @@ pub(super) fn finished(piece: Vec<u8>) -> Bytes {
 }
 
 /// Writes one record of `partition`.
-pub(super) fn write_record(
-    out: &mut Vec<u8>,
-    partition: PartitionIndex,
-    (record, timestamp_type): &(RecordRef, TimestampType),
-    rendering: Rendering,
-) {
+pub(super) fn write_record(out: &mut Vec<u8>, partition: PartitionIndex, record: &RecordRef, rendering: Rendering) {
     let place = RecordOut {
         partition,
         offset: record.offset,
         timestamp: record.timestamp,
-        timestamp_type: *timestamp_type,
+        timestamp_type: record.timestamp_type,
         record: &record.record,
     };
     place.write_json(rendering, out);
 }
 
 /// Records as lines.
-pub(super) fn ndjson(fetched: Fetched, form: ValueForm) -> Result<Response, Problem> {
-    let marks = marks(&fetched, fetched.next_offset);
-    let lines = Pieces { around: Around::Lines, reads: VecDeque::from([Records::new(fetched)]), form, is_first: true };
+pub(super) fn ndjson(mut fetched: Fetched, form: ValueForm) -> Result<Response, Problem> {
+    let marks = marks_as_headers(&fetched, fetched.next_offset);
+    let reads = VecDeque::from([(fetched.partition, fetched.take_records())]);
+    let lines = Pieces { around: Around::Lines, reads, form, is_first: true };
     let mut response = body_of(lines, Vec::new(), Vec::new())?;
     response.headers_mut().extend(marks);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON));
@@ -87,17 +83,18 @@ pub(super) fn json(reads: Vec<Fetched>, form: ValueForm, rest: &str) -> Result<R
     } else {
         format!("\"gaps\":{},", serde_json::to_string(&gaps).expect("gaps are plain data"))
     };
-    let reads = reads.into_iter().map(Records::new).collect();
+    let reads = reads.into_iter().map(|mut read| (read.partition, read.take_records())).collect();
     let list = Pieces { around: Around::List, reads, form, is_first: true };
     let mut response = body_of(list, b"{\"records\":[".to_vec(), format!("],{gaps}{rest}}}").into_bytes())?;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(super::JSON));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     Ok(response)
 }
 
 /// Stored batches as they are, without a copy. All of their records count, so the next offset is behind the last.
 pub(super) fn batches(fetched: Fetched) -> Response {
     let behind = fetched.batches.last().map(|batch| batch.header().next_offset());
-    let marks = marks(&fetched, behind.map_or(fetched.next_offset, |behind| behind.max(fetched.next_offset)));
+    let marks =
+        marks_as_headers(&fetched, behind.map_or(fetched.next_offset, |behind| behind.max(fetched.next_offset)));
     let frames: VecDeque<Bytes> = fetched.batches.iter().map(|batch| batch.bytes().clone()).collect();
     let mut response =
         Body::new(Frames { left: frames.iter().map(|frame| frame.len() as u64).sum(), frames }).into_response();
@@ -117,7 +114,7 @@ pub(super) fn gap(fetched: &Fetched, lost: Damage) -> Gap {
 }
 
 /// The marks of a read as headers, for the forms whose body has no place for them.
-fn marks(fetched: &Fetched, next_offset: Offset) -> HeaderMap {
+fn marks_as_headers(fetched: &Fetched, next_offset: Offset) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, offset) in [
         ("levada-next-offset", next_offset),
@@ -146,7 +143,7 @@ enum Around {
 /// Reads turned into text, a piece at a time.
 struct Pieces {
     around: Around,
-    reads: VecDeque<Records>,
+    reads: VecDeque<(PartitionIndex, FetchedRecords)>,
     form: ValueForm,
     is_first: bool,
 }
@@ -155,13 +152,12 @@ impl Pieces {
     /// Writes on until the piece is full; false at the end.
     fn fill(&mut self, out: &mut Vec<u8>) -> Result<bool, RecordsError> {
         let rendering = Rendering { form: self.form, one_line: self.around == Around::Lines };
-        while let Some(read) = self.reads.front_mut() {
-            let partition = read.marks().partition;
-            for record in read.by_ref() {
+        while let Some((partition, records)) = self.reads.front_mut() {
+            for record in records {
                 if self.around == Around::List && !std::mem::take(&mut self.is_first) {
                     out.push(b',');
                 }
-                write_record(out, partition, &record?, rendering);
+                write_record(out, *partition, &record?, rendering);
                 if self.around == Around::Lines {
                     out.push(b'\n');
                 }
