@@ -250,6 +250,12 @@ impl Problem {
         self
     }
 
+    /// The same, naming the setting whose limit was met, and its value.
+    #[must_use]
+    pub fn limited(self, setting: &str, value: u64) -> Self {
+        self.with(|m| (m.limit, m.limit_value) = (Some(setting.to_owned()), Some(value)))
+    }
+
     /// The same with extension members, e.g. `.with(|m| m.next_offset = Some(12))`.
     #[must_use]
     pub fn with(mut self, set: impl FnOnce(&mut Members)) -> Self {

@@ -3,8 +3,10 @@
 //! Not here: HTTP itself (no axum), and what the engine does.
 
 mod cluster;
+mod depth;
 mod error;
 mod groups;
+pub mod media;
 mod record_answer;
 mod record_in;
 mod record_out;

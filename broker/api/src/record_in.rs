@@ -17,6 +17,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::depth::is_deeper_than;
+
 /// A record that a producer sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordIn {
@@ -65,43 +67,6 @@ pub fn parse_records(body: &Bytes) -> Result<Vec<RecordIn>, RecordsFault> {
 /// As [`parse_records`].
 pub fn parse_record(line: &Bytes) -> Result<RecordIn, RecordsFault> {
     parse(line, |path, de| RecordSeed { path, body: line }.deserialize(de))
-}
-
-/// Whether well-formed JSON text nests arrays and objects deeper than `max`.
-pub(crate) fn is_deeper_than(text: &[u8], max: usize) -> bool {
-    // `[` and `{` differ in one bit. This count is one vectorised pass, and settles nearly every value: brackets that
-    // are not there cannot nest, and those in strings only make it too large.
-    let brackets = text.iter().filter(|byte| **byte | 0x20 == b'{').count();
-    brackets > max && nests_deeper_than(text, max)
-}
-
-fn nests_deeper_than(text: &[u8], max: usize) -> bool {
-    let mut depth = 0_usize;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'[' | b'{' => {
-                depth += 1;
-                if depth > max {
-                    return true;
-                }
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => skip_string(&mut bytes),
-            _ => {}
-        }
-    }
-    false
-}
-
-fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => _ = bytes.next(),
-            _ => {}
-        }
-    }
 }
 
 type Parser<'b> = serde_json::Deserializer<serde_json::de::StrRead<'b>>;

@@ -9,7 +9,7 @@ use levada_model::limits::JSON_DEPTH_MAX;
 use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, TimestampType};
 use serde::de::IgnoredAny;
 
-use crate::record_in::is_deeper_than;
+use crate::depth::is_deeper_than;
 
 /// How values are written (`?format=`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -57,19 +57,19 @@ pub(crate) struct ServeFlags {
     /// Largest request body, after decompression. [default: 16777216]
     #[arg(long, env = "LEVADA_MAX_BODY_BYTES", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_body_bytes: Option<u64>,
+    max_body_bytes: Option<usize>,
     /// Most connections at once; further ones wait. [default: 10000]
     #[arg(long, env = "LEVADA_MAX_CONNECTIONS", value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_connections: Option<u64>,
+    max_connections: Option<usize>,
     /// Most headers of a request. [default: 96]
     #[arg(long, env = "LEVADA_MAX_HEADERS", value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_headers: Option<u64>,
+    max_headers: Option<usize>,
     /// Most bytes of a request's line and headers. [default: 32768]
     #[arg(long, env = "LEVADA_MAX_HEADER_BYTES", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_header_bytes: Option<u64>,
+    max_header_bytes: Option<usize>,
     /// Longest wait for a request's headers. [default: 10000]
     #[arg(long, env = "LEVADA_HEADER_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,10 +126,10 @@ pub(crate) struct ServeConfig {
     pub(crate) demo_pace_ms: u64,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
-    pub(crate) max_body_bytes: u64,
-    pub(crate) max_connections: u64,
-    pub(crate) max_headers: u64,
-    pub(crate) max_header_bytes: u64,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) max_headers: usize,
+    pub(crate) max_header_bytes: usize,
     pub(crate) header_timeout_ms: u64,
     pub(crate) body_timeout_ms: u64,
     pub(crate) idle_timeout_ms: u64,
@@ -147,7 +147,6 @@ pub(crate) struct ServeConfig {
 impl Default for ServeConfig {
     fn default() -> Self {
         let server = ServeOptions::default();
-        let number = |number: usize| u64::try_from(number).expect("a usize has at most 64 bits");
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).expect("defaults are short");
         Self {
             data_dir: server.data_dir,
@@ -156,10 +155,10 @@ impl Default for ServeConfig {
             demo_pace_ms: 400,
             allowed_hosts: server.allowed_hosts,
             allowed_origins: server.allowed_origins,
-            max_body_bytes: number(server.max_body_bytes),
-            max_connections: number(server.max_connections),
-            max_headers: number(server.max_headers),
-            max_header_bytes: number(server.max_header_bytes),
+            max_body_bytes: server.max_body_bytes,
+            max_connections: server.max_connections,
+            max_headers: server.max_headers,
+            max_header_bytes: server.max_header_bytes,
             header_timeout_ms: ms(server.header_timeout),
             body_timeout_ms: ms(server.body_timeout),
             idle_timeout_ms: ms(server.idle_timeout),
@@ -187,7 +186,7 @@ impl ServeConfig {
         };
         settings.extend(Table::try_from(flags).map_err(|error| Usage(error.to_string()))?);
         let mut config: Self = settings.try_into().map_err(|error| Usage(error.to_string()))?;
-        config.auto_create_topics.get_or_insert(config.listen.ip().is_loopback());
+        config.auto_create_topics = Some(config.options().creates_topics());
         Ok(config)
     }
 }

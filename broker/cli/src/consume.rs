@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
 use levada_client::{Client, FetchQuery, FollowEvent, Record};
 use tokio::time::Instant;
 
 use crate::failure::Usage;
+use crate::line::separator;
 use crate::output::{Format, Printer, note};
 
 /// How long the server holds an empty answer back while one partition is followed.
@@ -43,14 +45,14 @@ pub(crate) struct ConsumeCommand {
     #[arg(long, value_name = "RECORDS")]
     max: Option<u64>,
     /// In text, print the key and this before the value (`\t` is a tab).
-    #[arg(long, value_name = "TEXT")]
-    key_separator: Option<String>,
+    #[arg(long, value_name = "TEXT", value_parser = separator)]
+    key_separator: Option<Bytes>,
 }
 
 /// Prints records until there were enough.
 struct Sink {
     printer: Printer,
-    key_separator: Option<Vec<u8>>,
+    key_separator: Option<Bytes>,
     left: u64,
 }
 
@@ -81,7 +83,7 @@ impl Sink {
 }
 
 pub(crate) async fn run(command: ConsumeCommand, client: &Client, printer: Printer) -> anyhow::Result<ExitCode> {
-    let key_separator = command.key_separator.as_deref().map(|text| text.replace("\\t", "\t").into_bytes());
+    let key_separator = command.key_separator.clone();
     if key_separator.is_some() && printer.format() != Format::Text {
         return Err(Usage("--key-separator is for --output text; JSON has the key in each record".to_owned()).into());
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use levada_api::ErrorCode;
-use levada_client::{Acks, Client, NewRecord, Record};
+use levada_client::{AcksWord, Client, NewRecord, Record};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
 
@@ -60,7 +60,7 @@ async fn replay(
         let end = (next.line + batch).min(lines.len());
         let records: Vec<_> =
             lines[next.line..end].iter().map(|line| record(line, next.lap)).collect::<Result<_, _>>()?;
-        client.produce(TOPIC, &records, Acks::All).await?;
+        client.produce(TOPIC, &records, AcksWord::All).await?;
         next = if end < lines.len() { Place { line: end, ..next } } else { Place { lap: next.lap + 1, line: 0 } };
         *place = Some(next);
     }

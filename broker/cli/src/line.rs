@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use clap::ValueEnum;
@@ -22,7 +23,7 @@ pub(crate) enum LineFormat {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LineReader {
     pub(crate) format: LineFormat,
-    pub(crate) key_separator: Option<Vec<u8>>,
+    pub(crate) key_separator: Option<Bytes>,
     pub(crate) key_pointer: Option<String>,
     pub(crate) partition: Option<u32>,
     pub(crate) headers: Vec<(String, Option<Bytes>)>,
@@ -75,6 +76,11 @@ impl LineReader {
     }
 }
 
+/// A separator as the command line writes it: `\t` is a tab.
+pub(crate) fn separator(text: &str) -> Result<Bytes, Infallible> {
+    Ok(Bytes::from(text.replace("\\t", "\t")))
+}
+
 fn split_once<'a>(line: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     if separator.is_empty() {
         return None;
@@ -117,6 +123,7 @@ fn find(json: &RawValue, pointer: &str) -> Result<Bytes, String> {
 #[cfg(test)]
 mod tests {
     use super::{LineFormat, LineReader};
+    use bytes::Bytes;
     use levada_client::NewValue;
 
     fn key_at(pointer: &str, line: &str) -> Result<String, String> {
@@ -138,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_separator_cuts_the_key_off_at_its_first_place() {
-        let reader = LineReader { key_separator: Some(b"::".to_vec()), ..LineReader::default() };
+        let reader = LineReader { key_separator: Some(Bytes::from_static(b"::")), ..LineReader::default() };
         let record = reader.record(b"k::\"a::b\"\n").expect("a good line").expect("not blank");
         assert_eq!(record.key.as_deref(), Some(b"k".as_slice()));
         assert!(matches!(record.value, NewValue::Json(json) if json.get() == "\"a::b\""));

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use levada_log::{Batch, RecordRef};
-use levada_model::{Compression, TimestampType};
+use levada_log::{Batch, RecordRef, SegmentFile, SegmentScan, Stretch};
+use levada_model::{Compression, Offset, TimestampType};
 use serde::Serialize;
 
 use crate::output::{Format, Printer, note};
-use crate::segment::{Segment, SegmentPath, Stretch, segments_at};
+use crate::segment::segments_at;
 
 /// Longest key or value that text output shows of a record, in characters.
 const SHOWN_CHARS_MAX: usize = 120;
@@ -105,19 +105,20 @@ struct OtherLine<'a> {
     zeros: bool,
 }
 
-fn dump(segments: &[SegmentPath], records: bool, mut printer: Printer) -> anyhow::Result<ExitCode> {
-    for SegmentPath { path, .. } in segments {
+fn dump(segments: &[SegmentFile], records: bool, mut printer: Printer) -> anyhow::Result<ExitCode> {
+    for segment in segments {
+        let path = &segment.path;
         if printer.format() == Format::Text {
             printer.line(path.display())?;
         }
-        let mut segment = Segment::open(path).with_context(|| path.display().to_string())?;
-        while let Some(stretch) = segment.next().with_context(|| path.display().to_string())? {
+        let mut scan = SegmentScan::open(segment).with_context(|| path.display().to_string())?;
+        while let Some(stretch) = scan.next().with_context(|| path.display().to_string())? {
             match stretch {
                 Stretch::Batch { position, batch } => dump_batch(path, position, &batch, records, &mut printer)?,
-                Stretch::Damage { position, length, detail } => {
-                    dump_other(path, position, length, Some(&detail), &mut printer)?;
+                Stretch::Damage { position, size_bytes, detail, .. } => {
+                    dump_other(path, position, size_bytes, Some(&detail), &mut printer)?;
                 }
-                Stretch::Zeros { position, length } => dump_other(path, position, length, None, &mut printer)?,
+                Stretch::Zeros { position, size_bytes } => dump_other(path, position, size_bytes, None, &mut printer)?,
             }
         }
     }
@@ -281,16 +282,10 @@ struct DamageLine<'a> {
     detail: String,
 }
 
-fn verify(segments: &[SegmentPath], mut printer: Printer) -> anyhow::Result<ExitCode> {
+fn verify(segments: &[SegmentFile], mut printer: Printer) -> anyhow::Result<ExitCode> {
     let mut report = Report::default();
-    let mut next_offset = None;
     for segment in segments {
-        if let Some(last) = report.damage.last_mut().filter(|last| segment.follows && last.to_offset.is_none()) {
-            last.to_offset = segment.base_offset;
-        }
-        let follows = next_offset.filter(|_| segment.follows);
-        next_offset =
-            verify_segment(segment, follows, &mut report).with_context(|| segment.path.display().to_string())?;
+        verify_segment(segment, &mut report).with_context(|| segment.path.display().to_string())?;
     }
     let mut text: String = report.damage.iter().map(describe).collect();
     let verdict = if report.damage.is_empty() { "whole" } else { "DAMAGED" };
@@ -323,58 +318,45 @@ fn describe(damage: &DamageLine<'_>) -> String {
     )
 }
 
-/// Walks one segment; answers the offset after its last batch.
-fn verify_segment<'a>(
-    SegmentPath { path, base_offset, is_active, .. }: &'a SegmentPath,
-    follows: Option<u64>,
-    report: &mut Report<'a>,
-) -> anyhow::Result<Option<u64>> {
-    let mut segment = Segment::open(path)?;
+fn verify_segment<'a>(segment: &'a SegmentFile, report: &mut Report<'a>) -> anyhow::Result<()> {
+    let SegmentFile { path, end, .. } = segment;
+    let mut scan = SegmentScan::open(segment)?;
     report.segments += 1;
-    // What the one before ended with, and what this one is named after, must be the same place.
-    let mut expected = follows.or(*base_offset);
-    let mut pending: Option<DamageLine<'a>> = None;
-    while let Some(stretch) = segment.next()? {
+    while let Some(stretch) = scan.next()? {
         match stretch {
             Stretch::Batch { position, batch } => {
-                let base = batch.header().base_offset.0;
-                if let Some(damage) = pending.take() {
-                    report.damage.push(DamageLine { to_offset: Some(base), ..damage });
-                } else if expected.is_some_and(|expected| expected != base) {
-                    let detail = "the offsets do not follow upon those before".to_owned();
-                    let (from_offset, to_offset) = (expected, Some(base));
-                    report.damage.push(DamageLine {
-                        file: path,
-                        position,
-                        size_bytes: 0,
-                        from_offset,
-                        to_offset,
-                        detail,
-                    });
-                }
-                expected = Some(batch.header().next_offset().0);
                 report.batches += 1;
                 report.bytes += batch.bytes().len() as u64;
                 verify_records(path, position, &batch, report);
+                let next = batch.header().next_offset();
+                if let Some(end) = end.filter(|end| *end < next) {
+                    let detail = format!("offsets {end} up to, not including, {next} are in the next segment too");
+                    report.damage.push(damage(path, position, 0, Some(end), Some(end), detail));
+                }
             }
-            Stretch::Zeros { length, .. } if *is_active => report.zero_bytes += length,
-            Stretch::Zeros { position, length } => {
+            Stretch::Damage { position, size_bytes, from, to, detail } => {
+                report.damage.push(damage(path, position, size_bytes, from, to, detail));
+            }
+            Stretch::Zeros { size_bytes, .. } if end.is_none() => report.zero_bytes += size_bytes,
+            Stretch::Zeros { position, size_bytes } => {
                 let detail = "zeros at the end of a sealed segment".to_owned();
-                pending = Some(damage(path, position, length, expected, detail));
-            }
-            Stretch::Damage { position, length, detail } => {
-                pending = Some(damage(path, position, length, expected, detail));
+                report.damage.push(damage(path, position, size_bytes, *end, *end, detail));
             }
         }
     }
-    // Where damage reaches the end, only the next segment's name tells what was lost.
-    let end = if pending.is_some() { None } else { expected };
-    report.damage.extend(pending);
-    Ok(end)
+    Ok(())
 }
 
-fn damage(file: &Path, position: u64, size_bytes: u64, from_offset: Option<u64>, detail: String) -> DamageLine<'_> {
-    DamageLine { file, position, size_bytes, from_offset, to_offset: None, detail }
+fn damage(
+    file: &Path,
+    position: u64,
+    size_bytes: u64,
+    from: Option<Offset>,
+    to: Option<Offset>,
+    detail: String,
+) -> DamageLine<'_> {
+    let (from_offset, to_offset) = (from.map(|from| from.0), to.map(|to| to.0));
+    DamageLine { file, position, size_bytes, from_offset, to_offset, detail }
 }
 
 /// A batch whose CRC is right was written so; its records must still be readable.
@@ -382,14 +364,8 @@ fn verify_records<'a>(path: &'a Path, position: u64, batch: &Batch, report: &mut
     let (records, error) = records_of(batch);
     report.records += records.map_or(0, |records| records.len() as u64);
     if let Some(detail) = error {
-        let (from, to) = (batch.header().base_offset.0, batch.header().next_offset().0);
-        report.damage.push(DamageLine {
-            file: path,
-            position,
-            size_bytes: batch.bytes().len() as u64,
-            from_offset: Some(from),
-            to_offset: Some(to),
-            detail,
-        });
+        let (from, to) = (batch.header().base_offset, batch.header().next_offset());
+        let size_bytes = batch.bytes().len() as u64;
+        report.damage.push(damage(path, position, size_bytes, Some(from), Some(to), detail));
     }
 }

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use levada_api::ErrorCode;
-use levada_client::{Acks, Client, ClientError, Delivery, Producer, ProducerOptions};
+use levada_client::{AcksWord, Client, ClientError, Delivery, Producer, ProducerOptions};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::line::{LineFormat, LineReader};
+use crate::line::{LineFormat, LineReader, separator};
 use crate::output::{Printer, is_watched, note};
 
 /// Lines wait here between the reader and the producer.
@@ -43,8 +44,8 @@ pub(crate) struct ProduceCommand {
     #[arg(long, value_enum, default_value_t)]
     format: LineFormat,
     /// The key is what stands before this text (`\t` is a tab), the value what stands after it.
-    #[arg(long, value_name = "TEXT", conflicts_with = "key_pointer")]
-    key_separator: Option<String>,
+    #[arg(long, value_name = "TEXT", conflicts_with = "key_pointer", value_parser = separator)]
+    key_separator: Option<Bytes>,
     /// The key is what this JSON pointer finds in the value: a string's text, or other JSON as it is.
     #[arg(long, value_name = "POINTER")]
     key_pointer: Option<String>,
@@ -68,36 +69,16 @@ pub(crate) struct GatherArgs {
     #[arg(long, value_name = "RECORDS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) batch: u64,
     /// When the server answers: when all in-sync replicas have the records, when the leader has, or at once.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) acks: AcksArg,
-}
-
-/// `acks`, as the command line writes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AcksArg {
-    /// All in-sync replicas.
-    #[default]
-    All,
-    /// The leader.
-    Leader,
-    /// Nobody.
-    None,
+    #[arg(long, value_name = "WORD", default_value = "all", value_parser = acks())]
+    pub(crate) acks: AcksWord,
 }
 
 impl GatherArgs {
-    pub(crate) fn acks(&self) -> Acks {
-        match self.acks {
-            AcksArg::All => Acks::All,
-            AcksArg::Leader => Acks::Leader,
-            AcksArg::None => Acks::None,
-        }
-    }
-
     pub(crate) fn options(&self) -> ProducerOptions {
         ProducerOptions {
             linger: Duration::from_millis(self.linger_ms),
             batch_records: usize::try_from(self.batch).expect("clap bounds it"),
-            acks: self.acks(),
+            acks: self.acks,
             ..ProducerOptions::default()
         }
     }
@@ -127,7 +108,7 @@ enum Outcome {
 pub(crate) async fn run(command: ProduceCommand, client: Client, mut printer: Printer) -> anyhow::Result<ExitCode> {
     let reader = LineReader {
         format: command.format,
-        key_separator: command.key_separator.as_deref().map(|text| text.replace("\\t", "\t").into_bytes()),
+        key_separator: command.key_separator.clone(),
         key_pointer: command.key_pointer.clone(),
         partition: command.partition,
         headers: command.header.clone(),
@@ -264,6 +245,11 @@ fn progress_bar(file: Option<&PathBuf>) -> anyhow::Result<ProgressBar> {
     };
     let style = ProgressStyle::with_template(template).expect("the template is well-formed");
     Ok(ProgressBar::new(length.unwrap_or_default()).with_style(style))
+}
+
+fn acks() -> impl TypedValueParser<Value = AcksWord> {
+    let word = |word: String| AcksWord::read(&word).map_err(|words| words.to_string());
+    PossibleValuesParser::new(["all", "leader", "none"]).try_map(word)
 }
 
 fn header(text: &str) -> Result<(String, Option<Bytes>), String> {

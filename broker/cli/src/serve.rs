@@ -83,20 +83,20 @@ pub(crate) async fn run(command: ServeCommand, mut printer: Printer) -> anyhow::
 }
 
 impl ServeConfig {
-    fn options(&self) -> ServeOptions {
-        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    /// The same in the server's words.
+    pub(crate) fn options(&self) -> ServeOptions {
         ServeOptions {
             data_dir: self.data_dir.clone(),
             listen: self.listen,
             allowed_hosts: self.allowed_hosts.clone(),
             allowed_origins: self.allowed_origins.clone(),
-            max_body_bytes: size(self.max_body_bytes),
-            max_connections: size(self.max_connections),
+            max_body_bytes: self.max_body_bytes,
+            max_connections: self.max_connections,
             header_timeout: Duration::from_millis(self.header_timeout_ms),
             body_timeout: Duration::from_millis(self.body_timeout_ms),
             idle_timeout: Duration::from_millis(self.idle_timeout_ms),
-            max_headers: size(self.max_headers),
-            max_header_bytes: size(self.max_header_bytes),
+            max_headers: self.max_headers,
+            max_header_bytes: self.max_header_bytes,
             auto_create_topics: self.auto_create_topics,
             producer_expiration: Duration::from_millis(self.producer_id_expiration_ms),
             maintenance_interval: Duration::from_millis(self.maintenance_interval_ms),

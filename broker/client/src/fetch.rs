@@ -1,7 +1,7 @@
 //! Reading: one partition, a whole topic with a cursor, one record, offsets by time.
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::Stream;
 use levada_api::{Offsets, PartitionOffset};
 use reqwest::header::ACCEPT;
 use reqwest::{Method, RequestBuilder};
@@ -106,13 +106,7 @@ impl Client {
     ) -> Result<impl Stream<Item = Result<Record, ClientError>> + Unpin + use<>, ClientError> {
         let request = query.add_to(self.partition_request(topic, partition)?).header(ACCEPT, crate::NDJSON_TYPE);
         let response = self.send(request).await?;
-        let client = self.clone();
-        Ok(Lines::new(response).into_stream().map(move |line| match line {
-            Ok(line) => {
-                serde_json::from_slice(&line).map_err(|error| client.unexpected(200, format!("in a line: {error}")))
-            }
-            Err(error) => Err(client.failure(error)),
-        }))
+        Ok(Lines::new(response).into_values(self.clone()))
     }
 
     /// Reads all partitions of a topic; `from` is `earliest`, `latest`, `time:MS`, `tail:N` or a cursor.

@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use levada_api::Problem;
 use reqwest::header::{ACCEPT, HeaderName};
 use reqwest::{Method, Response};
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -55,7 +53,8 @@ impl Client {
 }
 
 impl Follow {
-    /// The place after the last event that was given: `follow` from here goes on there. None before the first.
+    /// The place after the last event that was given, at first where the server began: `follow` from here goes on there.
+    /// None before the server has told it.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
@@ -100,10 +99,6 @@ impl Follow {
 
     async fn connect(&mut self) -> Result<(Response, SseParser), ClientError> {
         const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-        if self.cursor.is_none() && self.from == "latest" {
-            // "Latest" is pinned now: asked for again after a break it would be somewhere else.
-            self.cursor = Some(self.client.fetch_topic(&self.topic, "latest", Some(1), 0).await?.cursor);
-        }
         let request = self.client.request(Method::GET, &["v1", "topics", &self.topic, "records"])?;
         let request = request.header(ACCEPT, "text/event-stream");
         let request = match &self.cursor {
@@ -116,30 +111,31 @@ impl Follow {
     }
 
     fn take(&mut self, event: SseEvent) -> Result<Option<FollowEvent>, ClientError> {
+        // The server's first block is an id without data. Asked for again after a break, `latest`, `tail:N` or `time:MS`
+        // would be somewhere else.
+        let Some(data) = event.data else {
+            self.move_to(event.id);
+            return Ok(None);
+        };
         let bad = |error: serde_json::Error| self.client.unexpected(200, format!("event {}: {error}", event.name));
         let given = match event.name.as_str() {
-            "record" => Some(FollowEvent::Record(serde_json::from_str(&event.data).map_err(bad)?)),
+            "record" => Some(FollowEvent::Record(serde_json::from_str(&data).map_err(bad)?)),
             "heartbeat" => Some(FollowEvent::Heartbeat),
-            "gap" => Some(FollowEvent::Gap(event.data.clone())),
-            "error" => return Err(self.refused(&event.data).map_err(bad)?),
+            "gap" => Some(FollowEvent::Gap(data)),
+            "error" => {
+                let problem = serde_json::from_str(&data).map_err(bad)?;
+                return Err(ClientError::Refused { problem, retry_after: None });
+            }
             _ => None,
         };
         self.backoff = Backoff::default();
-        if !event.id.is_empty() {
-            self.cursor = Some(event.id);
-        }
+        self.move_to(event.id);
         Ok(given)
     }
 
-    /// An `error` event holds a problem, bare or as a member.
-    fn refused(&self, data: &str) -> Result<ClientError, serde_json::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Data {
-            Member { problem: Box<Problem> },
-            Bare(Box<Problem>),
+    fn move_to(&mut self, id: String) {
+        if !id.is_empty() {
+            self.cursor = Some(id);
         }
-        let (Data::Member { problem } | Data::Bare(problem)) = serde_json::from_str(data)?;
-        Ok(ClientError::Refused { problem, retry_after: None })
     }
 }

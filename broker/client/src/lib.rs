@@ -21,7 +21,8 @@ pub use client::Client;
 pub use error::ClientError;
 pub use fetch::{FetchQuery, Fetched, FetchedTopic};
 pub use follow::{Follow, FollowEvent};
-pub use produce::{Acks, RawOptions};
+pub use levada_api::AcksWord;
+pub use produce::RawOptions;
 pub use producer::{Answer, Delivery, Producer, ProducerOptions, ProducerTotals};
 pub use record::{NewRecord, NewValue, Record};
 

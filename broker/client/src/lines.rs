@@ -1,9 +1,12 @@
-//! An answer's body as lines, as they arrive.
+//! An answer's body as lines of JSON, as they arrive.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use reqwest::{Error, Response};
+use serde::de::DeserializeOwned;
+
+use crate::{Client, ClientError};
 
 /// Cuts a body at line breaks. What follows the last one is a line too, unless it is empty.
 pub(crate) struct Lines {
@@ -36,15 +39,20 @@ impl Lines {
         }
     }
 
-    /// The lines; after an error nothing comes.
-    pub(crate) fn into_stream(self) -> BoxStream<'static, Result<Bytes, Error>> {
-        stream::unfold(Some(self), async |lines| {
+    /// What the lines hold. A line that holds something else is told and the next ones come; after a broken connection
+    /// nothing does.
+    pub(crate) fn into_values<T: DeserializeOwned>(self, client: Client) -> BoxStream<'static, Result<T, ClientError>> {
+        let lines = stream::unfold(Some(self), async |lines| {
             let mut lines = lines?;
             match lines.next().await {
                 Ok(line) => line.map(|line| (Ok(line), Some(lines))),
                 Err(error) => Some((Err(error), None)),
             }
-        })
-        .boxed()
+        });
+        let value = move |line: Result<Bytes, Error>| {
+            let line = line.map_err(|error| client.failure(error))?;
+            serde_json::from_slice(&line).map_err(|error| client.unexpected(200, format!("in a line: {error}")))
+        };
+        lines.map(value).boxed()
     }
 }

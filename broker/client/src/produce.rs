@@ -1,39 +1,17 @@
 //! Storing records: as JSON, as a stream of lines, as a raw body, and as record batches. Each call is one request; the
 //! [`Producer`](crate::Producer) gathers and retries.
 
+use std::borrow::Borrow;
+
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use levada_api::{LineAnswer, Placed, ProduceAnswer, RawAnswer};
+use levada_api::{AcksWord, LineAnswer, Placed, ProduceAnswer, RawAnswer};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Body, Method, RequestBuilder};
 use serde::Serialize;
 
 use crate::lines::Lines;
 use crate::{Client, ClientError, NewRecord};
-
-/// When the server answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acks {
-    /// When all in-sync replicas have the records.
-    #[default]
-    All,
-    /// When the leader has them as durably as the topic asks for.
-    Leader,
-    /// At once; the answer then has no offsets.
-    None,
-}
-
-impl Acks {
-    /// The word of the interface.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Leader => "leader",
-            Self::None => "none",
-        }
-    }
-}
 
 /// Beside the body of a raw record.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +40,12 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]; one wrong record refuses all.
-    pub async fn produce(&self, topic: &str, records: &[NewRecord], acks: Acks) -> Result<ProduceAnswer, ClientError> {
+    pub async fn produce(
+        &self,
+        topic: &str,
+        records: &[NewRecord],
+        acks: AcksWord,
+    ) -> Result<ProduceAnswer, ClientError> {
         self.produce_with_key(topic, records, acks, None).await
     }
 
@@ -70,21 +53,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`produce`](Self::produce).
-    pub async fn produce_with_key(
-        &self,
-        topic: &str,
-        records: &[NewRecord],
-        acks: Acks,
-        idempotency_key: Option<&str>,
-    ) -> Result<ProduceAnswer, ClientError> {
-        self.produce_records(topic, records, acks, idempotency_key).await
-    }
-
-    pub(crate) async fn produce_records<R: Serialize>(
+    pub async fn produce_with_key<R: Borrow<NewRecord> + Serialize>(
         &self,
         topic: &str,
         records: &[R],
-        acks: Acks,
+        acks: AcksWord,
         idempotency_key: Option<&str>,
     ) -> Result<ProduceAnswer, ClientError> {
         let body = serde_json::to_vec(&Request { records })?;
@@ -107,7 +80,7 @@ impl Client {
         topic: &str,
         partition: u32,
         batches: Bytes,
-        acks: Acks,
+        acks: AcksWord,
     ) -> Result<ProduceAnswer, ClientError> {
         let request = self.records_request(topic, acks)?.query(&[("partition", partition)]);
         self.send_for_json(request.header(CONTENT_TYPE, crate::RECORD_BATCH_TYPE).body(batches)).await
@@ -152,23 +125,17 @@ impl Client {
         &self,
         topic: &str,
         records: S,
-        acks: Acks,
+        acks: AcksWord,
     ) -> Result<impl Stream<Item = Result<LineAnswer, ClientError>> + Unpin + use<S>, ClientError> {
         let lines = records.map(|record| record.to_line());
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, crate::NDJSON_TYPE);
         let response = self.send(request.body(Body::wrap_stream(lines))).await?;
-        let client = self.clone();
-        Ok(Lines::new(response).into_stream().map(move |line| match line {
-            Ok(line) => {
-                serde_json::from_slice(&line).map_err(|error| client.unexpected(200, format!("in a line: {error}")))
-            }
-            Err(error) => Err(client.failure(error)),
-        }))
+        Ok(Lines::new(response).into_values(self.clone()))
     }
 
-    fn records_request(&self, topic: &str, acks: Acks) -> Result<RequestBuilder, ClientError> {
+    fn records_request(&self, topic: &str, acks: AcksWord) -> Result<RequestBuilder, ClientError> {
         let request = self.request(Method::POST, &["v1", "topics", topic, "records"])?;
-        Ok(if acks == Acks::All { request } else { request.query(&[("acks", acks.as_str())]) })
+        Ok(if acks == AcksWord::All { request } else { request.query(&[("acks", acks)]) })
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::sender::{Sender, Waiting};
-use crate::{Acks, Client, ClientError, NewRecord};
+use crate::{AcksWord, Client, ClientError, NewRecord};
 
 /// How a [`Producer`] gathers and sends.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct ProducerOptions {
     /// Requests that may be under way at once. Only with one is the order in the log the order of `send`.
     pub in_flight_max: usize,
     /// When the server answers.
-    pub acks: Acks,
+    pub acks: AcksWord,
     /// How long one request is tried anew while its failure may pass.
     pub retry_for: Duration,
 }
@@ -38,7 +38,7 @@ impl Default for ProducerOptions {
             batch_records: 1_000,
             batch_bytes: 1 << 20,
             in_flight_max: 1,
-            acks: Acks::All,
+            acks: AcksWord::All,
             retry_for: Duration::from_secs(30),
         }
     }

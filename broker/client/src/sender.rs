@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::backoff::Backoff;
 use crate::producer::Answer;
-use crate::{Acks, Client, ClientError, NewRecord};
+use crate::{AcksWord, Client, ClientError, NewRecord};
 
 /// A record that waits for its answer.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ pub(crate) struct Decided {
 pub(crate) struct Sender {
     client: Client,
     topic: String,
-    acks: Acks,
+    acks: AcksWord,
     retry_for: Duration,
     id: Uuid,
 }
 
 impl Sender {
-    pub(crate) fn new(client: Client, topic: String, acks: Acks, retry_for: Duration) -> Self {
+    pub(crate) fn new(client: Client, topic: String, acks: AcksWord, retry_for: Duration) -> Self {
         Self { client, topic, acks, retry_for, id: Uuid::new_v4() }
     }
 
@@ -87,7 +87,7 @@ impl Sender {
         let deadline = Instant::now() + self.retry_for;
         let mut backoff = Backoff::default();
         loop {
-            let answer = self.client.produce_records(&self.topic, records, self.acks, Some(&key)).await;
+            let answer = self.client.produce_with_key(&self.topic, records, self.acks, Some(&key)).await;
             let (retry, after) = match &answer {
                 Ok(answer) => (answer.records.iter().any(may_pass), None),
                 Err(error) => (error.is_retryable(), error.retry_after()),

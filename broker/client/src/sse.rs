@@ -6,8 +6,9 @@
 pub(crate) struct SseEvent {
     /// Its `event:`; `message` where none was named.
     pub(crate) name: String,
-    /// Its `data:` lines, joined by line breaks.
-    pub(crate) data: String,
+    /// Its `data:` lines, joined by line breaks; none where it only moves the id, which a browser keeps without telling
+    /// its page.
+    pub(crate) data: Option<String>,
     /// The `id:` in force, which holds until another is sent.
     pub(crate) id: String,
 }
@@ -19,9 +20,9 @@ pub(crate) struct SseParser {
     after_cr: bool,
     started: bool,
     name: String,
-    data: String,
-    has_data: bool,
+    data: Option<String>,
     id: String,
+    moves_id: bool,
 }
 
 impl SseParser {
@@ -54,14 +55,17 @@ impl SseParser {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => value.clone_into(&mut self.name),
-            "data" => {
-                if self.has_data {
-                    self.data.push('\n');
+            "data" => match &mut self.data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
                 }
-                self.has_data = true;
-                self.data.push_str(value);
+                None => self.data = Some(value.to_owned()),
+            },
+            "id" if !value.contains('\0') => {
+                value.clone_into(&mut self.id);
+                self.moves_id = true;
             }
-            "id" if !value.contains('\0') => value.clone_into(&mut self.id),
             _ => {}
         }
         None
@@ -69,8 +73,8 @@ impl SseParser {
 
     fn dispatch(&mut self) -> Option<SseEvent> {
         let name = std::mem::take(&mut self.name);
-        let data = std::mem::take(&mut self.data);
-        if !std::mem::take(&mut self.has_data) {
+        let data = self.data.take();
+        if !std::mem::take(&mut self.moves_id) && data.is_none() {
             return None;
         }
         let name = if name.is_empty() { "message".to_owned() } else { name };
@@ -83,18 +87,19 @@ mod tests {
     use super::{SseEvent, SseParser};
 
     fn event(name: &str, data: &str, id: &str) -> SseEvent {
-        SseEvent { name: name.into(), data: data.into(), id: id.into() }
+        SseEvent { name: name.into(), data: Some(data.into()), id: id.into() }
     }
 
     const STREAM: &str = "\u{feff}: a comment\nevent: record\nid: c1\ndata: {\"a\":1}\n\nevent:heartbeat\r\ndata:\r\n\r\nretry: \
-                          9\ndata: two\ndata:  lines\n\nid: lost\n\ndata\n\n";
+                          9\ndata: two\ndata:  lines\n\nid: c2\n\nevent: lost\n\ndata\n\n";
 
     fn expected() -> Vec<SseEvent> {
         vec![
             event("record", "{\"a\":1}", "c1"),
             event("heartbeat", "", "c1"),
             event("message", "two\n lines", "c1"),
-            event("message", "", "lost"),
+            SseEvent { data: None, ..event("message", "", "c2") },
+            event("message", "", "c2"),
         ]
     }
 

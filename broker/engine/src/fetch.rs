@@ -49,7 +49,8 @@ pub struct FetchRequest {
     pub from: From,
     /// Most records.
     pub max_records: usize,
-    /// Most stored bytes; the first batch comes whatever its size.
+    /// Most bytes, of stored batches or, where one batch is larger, of its records; the first record comes whatever its
+    /// size.
     pub max_bytes: usize,
     /// How long to wait while there is nothing.
     pub wait: Duration,
@@ -98,6 +99,27 @@ impl Fetched {
     #[must_use]
     pub fn records(&self) -> FetchedRecords {
         self.clone().take_records()
+    }
+
+    /// Cuts a single batch that is larger than `max_bytes` down to the records of it that fit, one at least.
+    fn keep_bytes(mut self, max_bytes: usize) -> Self {
+        if self.batches.first().is_none_or(|first| first.bytes().len() <= max_bytes) {
+            return self;
+        }
+        let mut left = max_bytes;
+        for (kept, record) in self.records().enumerate() {
+            // What cannot be read is told in its place, when its turn comes.
+            let Ok(record) = record else { break };
+            let size_bytes = record.record.size_bytes();
+            if kept > 0 && size_bytes > left {
+                self.max_records = kept;
+                self.next_offset = record.offset;
+                self.gaps.retain(|gap| gap.from < record.offset);
+                break;
+            }
+            left = left.saturating_sub(size_bytes);
+        }
+        self
     }
 
     /// Whether it brings neither a record nor word of a gap.
@@ -230,7 +252,7 @@ impl Engine {
             match reading.read(from, max_records, request.max_bytes).await {
                 Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
                 Err(error) => return Err(error),
-                Ok(fetched) if !fetched.is_empty() => return Ok(fetched),
+                Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes)),
                 // All that was there does not count; what comes behind it may.
                 Ok(fetched) if fetched.next_offset > from => from = fetched.next_offset,
                 Ok(fetched) => {

@@ -16,7 +16,7 @@ pub use batch::{
 pub use partition::PlantedFaults;
 pub use partition::{
     Append, AppendError, Appended, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError,
-    Recovery, Retained, SequenceCheck,
+    Recovery, Retained, SegmentFile, SegmentScan, SequenceCheck, Stretch, segment_files,
 };
 pub use producers::{derived_producer_id, is_derived};
 #[cfg(feature = "sim")]

@@ -27,7 +27,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Describe the cluster
-#[utoipa::path(get, path = "/v1/cluster", operation_id = "describeCluster", tag = "Cluster",
+#[utoipa::path(get, path = "/v1/cluster", operation_id = "describe_cluster", tag = "Cluster",
     responses((status = 200, description = "The cluster as this node sees it", body = Cluster)))]
 async fn cluster(
     OpenEngine(engine): OpenEngine,
@@ -44,14 +44,14 @@ async fn cluster(
 }
 
 /// Whether the process lives
-#[utoipa::path(get, path = "/healthz", operation_id = "checkAlive", tag = "Cluster",
+#[utoipa::path(get, path = "/healthz", operation_id = "check_alive", tag = "Cluster",
     responses((status = 200, description = "It does", body = HealthReport)))]
 async fn alive(_: NoParams) -> Result<Json<HealthReport>, Refusal> {
     Ok(Json(HealthReport { status: HealthStatus::Alive }))
 }
 
 /// Whether the broker has recovered and takes reads and writes
-#[utoipa::path(get, path = "/readyz", operation_id = "checkReady", tag = "Cluster",
+#[utoipa::path(get, path = "/readyz", operation_id = "check_ready", tag = "Cluster",
     responses(
         (status = 200, description = "It does", body = HealthReport),
         (status = 503, description = "`starting`, `log-fenced` with the reason, or `shutting-down`"),
@@ -62,7 +62,7 @@ async fn ready(State(state): State<AppState>, _: NoParams) -> Result<Json<Health
 }
 
 /// Numbers for Prometheus
-#[utoipa::path(get, path = "/metrics", operation_id = "readMetrics", tag = "Cluster",
+#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "Cluster",
     responses((status = 200, description = "OpenMetrics text", body = String,
         content_type = "application/openmetrics-text")))]
 async fn metrics(State(state): State<AppState>, _: NoParams) -> Result<Response, Refusal> {

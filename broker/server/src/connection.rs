@@ -33,8 +33,9 @@ use crate::gate::LocalAddress;
 const HEADERS_ON_STACK: usize = 100;
 /// Headers and bytes that hyper lets through beyond our limits, so that the refusal can be a problem.
 const HEAD_SLACK_FACTOR: usize = 4;
-/// Most bytes that hyper reads ahead (its own default), unless the head may be larger.
-const BUFFER_BYTES: usize = 400 << 10;
+/// Most bytes that hyper reads ahead, unless the head may be larger. It also takes so many of an answer, and the piece
+/// that brings it there, before the socket has: this is what a reader that stalls costs here.
+const BUFFER_BYTES: usize = 128 << 10;
 /// Most time and bytes for reading on what a refused request still sends, so that its client gets to read the answer.
 const LINGERING: (Duration, usize) = (Duration::from_secs(2), 64 << 20);
 /// Pause after the system could not give a connection, for want of file descriptors mostly.
@@ -70,13 +71,7 @@ impl Acceptor {
         permits: Arc<Semaphore>,
         connections: prometheus_client::metrics::gauge::Gauge,
     ) -> Self {
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(None);
-        let head_bytes_max = options.max_header_bytes.saturating_mul(HEAD_SLACK_FACTOR);
-        http.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(BUFFER_BYTES));
-        if options.max_headers >= HEADERS_ON_STACK {
-            http.max_headers(options.max_headers.saturating_mul(HEAD_SLACK_FACTOR));
-        }
+        let http = http(options);
         let (header_timeout, idle_timeout) = (options.header_timeout, options.idle_timeout);
         Self { front, phase, permits, connections, http, header_timeout, idle_timeout }
     }
@@ -121,7 +116,7 @@ impl Acceptor {
         let local = LocalAddress(stream.local_addr()?);
         let activity = Arc::new(Activity::new());
         let io = TokioIo::new(Watched { stream, activity: Arc::clone(&activity) });
-        let service = service_fn(|request| answer(self.front.clone(), request, local, Busy::begin(&activity)));
+        let service = service_fn(|request| answer(&self.front, request, local, Busy::begin(&activity)));
         let mut connection = pin!(self.http.serve_connection(io, service));
         let mut phase = self.phase.clone();
         let mut draining = false;
@@ -149,8 +144,19 @@ impl Acceptor {
     }
 }
 
+fn http(options: &ServeOptions) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(None);
+    let head_bytes_max = options.max_header_bytes.saturating_mul(HEAD_SLACK_FACTOR);
+    http.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(BUFFER_BYTES));
+    if options.max_headers >= HEADERS_ON_STACK {
+        http.max_headers(options.max_headers.saturating_mul(HEAD_SLACK_FACTOR));
+    }
+    http
+}
+
 async fn answer(
-    front: Front,
+    front: &Front,
     request: Request<Incoming>,
     local: LocalAddress,
     busy: Busy,
@@ -348,4 +354,38 @@ async fn read_on(mut body: Incoming) {
     };
     // Late or not, the client has had its chance.
     let _ = timeout(time, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::{FutureExt, stream};
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_that_stalls_is_handed_one_buffer_and_no_more() {
+        const PIECE: &[u8] = &[b'x'; 32 << 10];
+        let handed = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&handed);
+        let service = service_fn(move |_: Request<Incoming>| {
+            let count = Arc::clone(&count);
+            let endless = stream::repeat_with(move || {
+                count.fetch_add(PIECE.len(), Ordering::Relaxed);
+                Ok::<_, Infallible>(Bytes::from_static(PIECE))
+            });
+            async move { Ok::<_, Infallible>(hyper::Response::new(Body::from_stream(endless))) }
+        });
+        let (near, mut far) = duplex(1 << 10);
+        far.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("there is room");
+        let mut connection = pin!(http(&ServeOptions::default()).serve_connection(TokioIo::new(near), service));
+        for _ in 0..1_000 {
+            assert!(connection.as_mut().now_or_never().is_none(), "it goes on");
+            tokio::task::yield_now().await;
+        }
+        let handed = handed.load(Ordering::Relaxed);
+        assert!((PIECE.len()..=BUFFER_BYTES + PIECE.len()).contains(&handed), "{handed}");
+    }
 }

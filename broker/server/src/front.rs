@@ -12,10 +12,10 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use levada_api::media::PROBLEM;
 use levada_api::{ErrorCode, Problem};
-use tower::util::BoxCloneSyncService;
-use tower::util::ServiceExt;
+use tower::util::{BoxCloneSyncService, ServiceExt};
 use tower::{Layer, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Cors, CorsLayer};
 use uuid::Uuid;
@@ -24,7 +24,7 @@ use crate::AppState;
 use crate::gate::Gate;
 use crate::refusal::Refusal;
 
-/// The header that carries a request's id, both ways.
+/// The header that carries a request's id, taken over from the client and told in the answer.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a client.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -33,12 +33,12 @@ const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(600);
 
 type Inner = BoxCloneSyncService<Request, Response, std::convert::Infallible>;
 
-/// The whole service, as connections call it; cheap to clone.
-#[derive(Clone)]
+/// The whole service, as connections call it.
 pub(crate) struct Front {
     state: AppState,
     gate: Arc<Gate>,
-    plain: Inner,
+    router: Router,
+    /// The same router for pages of allowed origins.
     cors: Cors<Inner>,
 }
 
@@ -46,33 +46,31 @@ impl Front {
     pub(crate) fn new(router: Router, gate: Gate, state: AppState) -> Self {
         let gate = Arc::new(gate);
         let cors = cors_layer(&gate);
-        let guard = Arc::clone(&gate);
-        let plain = BoxCloneSyncService::new(service_fn(move |request: Request| {
-            let (router, guard) = (router.clone(), Arc::clone(&guard));
+        let (inner, guard) = (router.clone(), Arc::clone(&gate));
+        let inner = BoxCloneSyncService::new(service_fn(move |request: Request| {
+            let (router, guard) = (inner.clone(), Arc::clone(&guard));
             async move { Ok(guarded(router, &guard, request).await) }
         }));
-        Self { state, gate, cors: cors.layer(plain.clone()), plain }
+        Self { state, gate, router, cors: cors.layer(inner) }
     }
 
     /// Answers one request.
-    pub(crate) async fn answer(&self, mut request: Request) -> Response {
+    pub(crate) async fn answer(&self, request: Request) -> Response {
         let started = Instant::now();
         let running = self.state.metrics().running();
         let id = request_id(request.headers());
-        request.headers_mut().insert(X_REQUEST_ID, id.clone());
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
         let mut response = if self.gate.allows_origin(request.headers()) {
-            self.cors.clone().oneshot(request).await
+            self.cors.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
         } else {
-            self.plain.clone().oneshot(request).await
-        }
-        .unwrap_or_else(|never| match never {});
-        self.finish(&mut response, &path, id.clone());
+            guarded(self.router.clone(), &self.gate, request).await
+        };
+        self.finish(&mut response, uri.path(), id.clone());
         let route = response.extensions_mut().remove::<MatchedPath>();
         let elapsed = started.elapsed();
         drop(running);
         self.state.metrics().answered(&method, route, response.status(), elapsed);
-        log(&method, &path, response.status(), &id, elapsed);
+        log(&method, uri.path(), response.status(), &id, elapsed);
         response
     }
 
@@ -95,26 +93,26 @@ async fn guarded(router: Router, gate: &Gate, request: Request) -> Response {
     if let Err(problem) = gate.check(&parts) {
         return Refusal(problem).into_response();
     }
-    let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+    let (method, uri) = (parts.method.clone(), parts.uri.clone());
     let answer = router.oneshot(Request::from_parts(parts, body));
     let response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(answered) => answered.unwrap_or_else(|never| match never {}),
         Err(_) => {
-            tracing::error!(%method, path, "a handler panicked; this is a bug of the broker");
+            tracing::error!(%method, path = uri.path(), "a handler panicked; this is a bug of the broker");
             let detail = "the broker failed to answer; the request's id finds the place in its log";
             Refusal(Problem::new(ErrorCode::Internal, detail)).into_response()
         }
     };
-    as_problem(response, &method, &path)
+    as_problem(response, &method, &uri)
 }
 
 /// Tells a bare error status of the frameworks as a problem; keeps its headers, such as `Allow`.
-fn as_problem(response: Response, method: &Method, path: &str) -> Response {
-    let status = response.status();
+fn as_problem(response: Response, method: &Method, uri: &Uri) -> Response {
+    let (status, path) = (response.status(), uri.path());
     let is_problem = response
         .headers()
         .get(header::CONTENT_TYPE)
-        .is_some_and(|media| media.as_bytes().starts_with(b"application/problem+json"));
+        .is_some_and(|media| media.as_bytes().starts_with(PROBLEM.as_bytes()));
     if !(status.is_client_error() || status.is_server_error()) || is_problem {
         return response;
     }
@@ -271,7 +269,7 @@ mod tests {
         };
         assert_eq!(id("abc-1.2:3"), "abc-1.2:3");
         for odd in ["", "a b", "a\"b", "é", &"a".repeat(129)] {
-            assert_eq!(id(odd).len(), 36, "{odd}");
+            assert_ne!(id(odd), odd, "a new one in place of {odd}");
         }
         assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
     }

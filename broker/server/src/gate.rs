@@ -67,10 +67,7 @@ impl Gate {
     fn check_size(&self, parts: &Parts) -> Result<(), Problem> {
         let too_large = |limit: &str, most: usize, what: String| {
             let problem = Problem::new(ErrorCode::HeadersTooLarge, format!("{what}; the setting is {limit}"));
-            Err(problem.with(|m| {
-                m.limit = Some(limit.to_owned());
-                m.limit_value = Some(most as u64);
-            }))
+            Err(problem.limited(limit, most as u64))
         };
         let count = parts.headers.len();
         if count > self.headers_max {
@@ -87,9 +84,9 @@ impl Gate {
 
     /// Loopback names, the address that the connection came to, and the allowed hosts; loopback with any port.
     fn allows_host(&self, named: &Authority, local: Option<IpAddr>) -> bool {
-        let host = named.host().to_ascii_lowercase();
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&host);
-        if host == "localhost" {
+        let host = named.host();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if host.eq_ignore_ascii_case("localhost") {
             return true;
         }
         if let Ok(ip) = bare.parse::<IpAddr>()
@@ -97,8 +94,8 @@ impl Gate {
         {
             return true;
         }
-        let whole = named.as_str().to_ascii_lowercase();
-        self.hosts.iter().any(|allowed| *allowed == host || *allowed == whole)
+        let is_named = |allowed: &String| [host, named.as_str()].iter().any(|it| it.eq_ignore_ascii_case(allowed));
+        self.hosts.iter().any(is_named)
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Tell where a group stands
-#[utoipa::path(get, path = "/v1/groups/{group}/offsets", operation_id = "describeGroupOffsets", tag = "Consumer groups",
+#[utoipa::path(get, path = "/v1/groups/{group}/offsets", operation_id = "describe_group_offsets", tag = "Consumer groups",
     params(("group" = String, Path, description = "The group's name; the same rule as for topics")),
     responses(
         (status = 200, description = "Its committed offsets, by topic and partition", body = GroupOffsets),
@@ -37,7 +37,7 @@ async fn offsets(
 }
 
 /// Set where a group stands, all or nothing
-#[utoipa::path(put, path = "/v1/groups/{group}/offsets", operation_id = "setGroupOffsets", tag = "Consumer groups", request_body = SetGroupOffsets,
+#[utoipa::path(put, path = "/v1/groups/{group}/offsets", operation_id = "set_group_offsets", tag = "Consumer groups", request_body = SetGroupOffsets,
     params(("group" = String, Path, description = "The group's name; the same rule as for topics")),
     responses(
         (status = 200, description = "What was committed, durably, or (`dry_run`) would be",

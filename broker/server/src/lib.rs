@@ -19,6 +19,7 @@ mod refusal;
 mod router;
 mod start;
 mod state;
+mod streamed;
 mod topics;
 
 pub use options::ServeOptions;

@@ -6,6 +6,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, header};
+use levada_api::media::{JSON, PROBLEM};
 use levada_api::{ErrorCode, Problem};
 use levada_model::limits::JSON_INTEGER_MAX;
 use serde_json::{Map, Value, json};
@@ -94,7 +95,7 @@ fn complete_responses(path: &str, method: &str, operation: &mut Value) {
     for (status, response) in responses {
         if status.as_str() >= "400" && response.get("content").is_none() {
             let schema = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
-            response["content"] = json!({ "application/problem+json": schema });
+            response["content"] = json!({ PROBLEM: schema });
         }
     }
 }
@@ -112,7 +113,7 @@ fn complete_names(operation: &mut Value) {
 fn answers_only_json(responses: &Map<String, Value>) -> bool {
     let successes = responses.iter().filter(|(status, _)| status.starts_with('2'));
     let contents = successes.filter_map(|(_, response)| response["content"].as_object());
-    contents.flat_map(Map::keys).any(|media| media == "application/json")
+    contents.flat_map(Map::keys).any(|media| media == JSON)
 }
 
 /// Integers are below 2^53 on the wire, whatever width they have inside.
@@ -133,7 +134,7 @@ fn bound_integers(value: &mut Value) {
 /// The document at `/openapi.json`, and the page that shows it at `/docs`; both work offline.
 pub(crate) fn routes(document: &Value) -> Router<AppState> {
     let text = bytes::Bytes::from(serde_json::to_vec(document).expect("a document is plain data"));
-    let json = [(header::CONTENT_TYPE, "application/json")];
+    let json = [(header::CONTENT_TYPE, JSON)];
     let page: Router<AppState> = SwaggerUi::new("/docs").config(Config::from("/openapi.json")).into();
     page.layer(middleware::from_fn(with_policy)).route("/openapi.json", get(move || async move { (json, text) }))
 }

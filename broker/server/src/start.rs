@@ -85,7 +85,8 @@ pub enum ShutdownError {
     TimedOut,
 }
 
-/// A running server. Dropping it leaves it running for as long as the runtime does; see [`shutdown`](Self::shutdown).
+/// A running server. Dropping it cuts every connection and closes no log, so that the next start recovers; see
+/// [`shutdown`](Self::shutdown).
 pub struct Server {
     address: SocketAddr,
     state: AppState,
@@ -95,7 +96,8 @@ pub struct Server {
     accepting: JoinHandle<()>,
     opening: Option<JoinHandle<Result<(), OpenError>>>,
     shutdown_timeout: Duration,
-    _lock: File,
+    /// Says that the directory is in use, until the logs are closed too.
+    lock: Arc<File>,
 }
 
 /// Starts a server: it listens when this returns, and answers 503 `starting` until the engine is open.
@@ -116,7 +118,7 @@ pub async fn start_with(
 ) -> Result<Server, StartError> {
     let gate = Gate::new(&options)?;
     let connections_max = connections_max(&options)?;
-    let lock = lock(&options.data_dir)?;
+    let lock = Arc::new(lock(&options.data_dir)?);
     raise_file_limit();
     let listen_error = |source| StartError::Listen { address: options.listen, source };
     let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
@@ -132,7 +134,7 @@ pub async fn start_with(
     let accepting = tokio::spawn(acceptor.run(listener));
     let opening = Some(tokio::spawn(open_engine(state.clone(), engine_options(&options), open)));
     let shutdown_timeout = options.shutdown_timeout;
-    Ok(Server { address, state, phase, permits, connections_max, accepting, opening, shutdown_timeout, _lock: lock })
+    Ok(Server { address, state, phase, permits, connections_max, accepting, opening, shutdown_timeout, lock })
 }
 
 async fn open_engine(
@@ -192,7 +194,15 @@ impl Server {
         let _ = self.opened().await;
         let grace = GRACE.min(self.shutdown_timeout / 4);
         let _ = timeout(grace, self.drained()).await;
-        let closing = self.state.engine().ok().cloned().map(|engine| tokio::spawn(async move { engine.close().await }));
+        let closing = self.state.engine().ok().cloned().map(|engine| {
+            // Where closing takes longer than this waits, the directory stays locked until it is done.
+            let lock = Arc::clone(&self.lock);
+            tokio::spawn(async move {
+                let closed = engine.close().await;
+                drop(lock);
+                closed
+            })
+        });
         let _ = timeout_at(deadline, self.drained()).await;
         self.phase.send_replace(Phase::Aborting);
         self.drained().await;

@@ -30,7 +30,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Create a topic
-#[utoipa::path(post, path = "/v1/topics", operation_id = "createTopic", tag = "Topics", request_body = CreateTopic,
+#[utoipa::path(post, path = "/v1/topics", operation_id = "create_topic", tag = "Topics", request_body = CreateTopic,
     responses(
         (status = 201, description = "Created, durably", body = Topic, headers(
             ("location" = String, description = "Path of the topic"),
@@ -53,7 +53,7 @@ async fn create(
 }
 
 /// List topics, by name
-#[utoipa::path(get, path = "/v1/topics", operation_id = "listTopics", tag = "Topics",
+#[utoipa::path(get, path = "/v1/topics", operation_id = "list_topics", tag = "Topics",
     params(
         ("limit" = Option<u32>, Query, description = "Most topics; 100 by default, cut to 1000", minimum = 1),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
@@ -74,7 +74,7 @@ async fn list(
 }
 
 /// Describe a topic
-#[utoipa::path(get, path = "/v1/topics/{topic}", operation_id = "describeTopic", tag = "Topics",
+#[utoipa::path(get, path = "/v1/topics/{topic}", operation_id = "describe_topic", tag = "Topics",
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 200, description = "The topic", body = Topic,
@@ -91,7 +91,7 @@ async fn describe(
 }
 
 /// Change a topic's partitions and settings
-#[utoipa::path(patch, path = "/v1/topics/{topic}", operation_id = "alterTopic", tag = "Topics", request_body = AlterTopic,
+#[utoipa::path(patch, path = "/v1/topics/{topic}", operation_id = "alter_topic", tag = "Topics", request_body = AlterTopic,
     params(
         ("topic" = String, Path, description = "Its name"),
         ("if-match" = Option<String>, Header, description = "Change it only if it is at this version (its ETag)"),
@@ -121,7 +121,7 @@ async fn alter(
 }
 
 /// Delete a topic with all its records
-#[utoipa::path(delete, path = "/v1/topics/{topic}", operation_id = "deleteTopic", tag = "Topics",
+#[utoipa::path(delete, path = "/v1/topics/{topic}", operation_id = "delete_topic", tag = "Topics",
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 204, description = "Deleted, durably"),
@@ -139,7 +139,7 @@ async fn delete(
 }
 
 /// Move log starts up: records before the named offsets go for good
-#[utoipa::path(post, path = "/v1/topics/{topic}/truncate", operation_id = "truncateTopic", tag = "Topics", request_body = TruncateTopic,
+#[utoipa::path(post, path = "/v1/topics/{topic}/truncate", operation_id = "truncate_topic", tag = "Topics", request_body = TruncateTopic,
     params(("topic" = String, Path, description = "Its name")),
     responses(
         (status = 200, description = "Where the partitions begin now", body = TruncatedTopic),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt as _, stream};
 use levada_api::{AlterTopic, ErrorCode, LineAnswer, Placement, ProduceAnswer};
 use levada_client::{
-    Acks, Client, ClientError, FetchQuery, FollowEvent, NewRecord, NewValue, Producer, ProducerOptions, RawOptions,
+    AcksWord, Client, ClientError, FetchQuery, FollowEvent, NewRecord, NewValue, Producer, ProducerOptions, RawOptions,
 };
 
 use crate::program::Server;
@@ -45,7 +45,7 @@ fn keys_values_and_headers_of_any_kind_come_back() {
                 ..NewRecord::text("")
             },
         ];
-        client.produce("t", &records, Acks::All).await.expect("they are stored");
+        client.produce("t", &records, AcksWord::All).await.expect("they are stored");
         let fetched = client.fetch("t", 0, &FetchQuery::default()).await.expect("they are read");
         let read = |index: usize| &fetched.records[index];
         assert_eq!(read(0).value.as_deref(), Some(&b"{\"n\": 1.00}"[..]));
@@ -64,7 +64,8 @@ fn keys_values_and_headers_of_any_kind_come_back() {
 #[test]
 fn a_key_stores_once() {
     with_client(async |client| {
-        let produce = async |text| client.produce_with_key("t", &[NewRecord::text(text)], Acks::All, Some("k")).await;
+        let produce =
+            async |text| client.produce_with_key("t", &[NewRecord::text(text)], AcksWord::All, Some("k")).await;
         let place = |answer: ProduceAnswer| match &answer.records[0] {
             Placement::Placed(placed) => (placed.partition, placed.offset),
             Placement::Failed { problem } => panic!("{problem:?}"),
@@ -83,7 +84,7 @@ fn a_key_stores_once() {
 fn streams_and_batches_go_both_ways() {
     with_client(async |client| {
         let records = (0..2000).map(|n| NewRecord::json(n.to_string()).expect("JSON"));
-        let mut answers = client.produce_stream("t", stream::iter(records), Acks::All).await.expect("it is taken");
+        let mut answers = client.produce_stream("t", stream::iter(records), AcksWord::All).await.expect("it is taken");
         let mut last = None;
         while let Some(answer) = answers.next().await {
             last = Some(answer.expect("a good line"));
@@ -103,7 +104,7 @@ fn streams_and_batches_go_both_ways() {
         let query = FetchQuery { max_bytes: Some(64 << 20), ..FetchQuery::default() };
         let batches = client.fetch_batches("t", 0, &query).await.expect("they are read");
         client.create_topic("copy", 1, BTreeMap::new()).await.expect("it is created");
-        let copied = client.produce_batches("copy", 0, batches.clone(), Acks::All).await.expect("they are stored");
+        let copied = client.produce_batches("copy", 0, batches.clone(), AcksWord::All).await.expect("they are stored");
         assert!(!copied.records.is_empty());
         let copy = client.fetch_topic("copy", "earliest", Some(10_000), 0).await.expect("it is read");
         assert_eq!(copy.records.len(), 2000);
@@ -120,7 +121,7 @@ fn a_time_is_found_in_every_partition() {
             timestamp: Some(timestamp),
             ..NewRecord::text("x")
         };
-        client.produce("t", &[at(0, 10), at(0, 20), at(1, 5)], Acks::All).await.expect("they are stored");
+        client.produce("t", &[at(0, 10), at(0, 20), at(1, 5)], AcksWord::All).await.expect("they are stored");
         let offsets = client.offsets_at("t", 15).await.expect("it is found");
         let found: Vec<_> = offsets.iter().map(|o| (o.partition, o.offset, o.timestamp)).collect();
         assert_eq!(found, [(0, 1, Some(20)), (1, 1, None)]);
@@ -153,7 +154,7 @@ fn a_producer_keeps_the_order_and_a_follower_sees_all() {
             assert_eq!((record.offset, record.value.as_deref()), (n, Some(n.to_string().as_bytes())));
         }
         let cursor = follow.cursor().expect("it has one").to_owned();
-        let placed = client.produce("t", &[NewRecord::text("next")], Acks::All).await.expect("it is stored");
+        let placed = client.produce("t", &[NewRecord::text("next")], AcksWord::All).await.expect("it is stored");
         assert!(matches!(&placed.records[0], Placement::Placed(placed) if placed.offset == Some(100)));
         let FollowEvent::Record(record) = client.follow("t", &cursor).next().await.expect("it goes on") else {
             panic!("a record")

@@ -71,7 +71,7 @@ fn a_json_value_with_line_breaks_is_one_line_of_ndjson() {
     let client = levada_client::Client::new(&server.url).expect("a good address");
     let record = levada_client::NewRecord::json("{\n  \"a\": 1\n}").expect("it is JSON");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(client.produce("t", &[record], levada_client::Acks::All)).expect("it is stored");
+    runtime.block_on(client.produce("t", &[record], levada_client::AcksWord::All)).expect("it is stored");
     let out = server.levada(&["consume", "t", "--output", "ndjson"]).ok();
     assert_eq!(out.lines().count(), 1, "{out}");
     let record: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");

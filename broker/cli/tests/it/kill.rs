@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use levada_api::Placement;
-use levada_client::{Acks, Client, FetchQuery, NewRecord};
+use levada_client::{AcksWord, Client, FetchQuery, NewRecord};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -50,7 +50,7 @@ impl Writer {
             let record = |value: &String| NewRecord::json(value.clone()).expect("it is JSON").with_key(value.clone());
             let records: Vec<_> = values.iter().map(record).collect();
             let key = format!("{}-{}", self.number, self.next);
-            let answer = match client.produce_with_key(self.topic, &records, Acks::All, Some(&key)).await {
+            let answer = match client.produce_with_key(self.topic, &records, AcksWord::All, Some(&key)).await {
                 Ok(answer) => answer,
                 Err(error) if error.problem().is_none() => return self,
                 Err(refused) => panic!("nothing is wrong with it: {refused}"),

@@ -177,6 +177,18 @@ fn a_missing_segment_is_told_by_its_offsets() {
 }
 
 #[test]
+fn offsets_that_come_twice_are_told() {
+    let dir = stored();
+    let all = segments(dir.path());
+    let base = lines(log("dump", &all[1], &["--output", "ndjson"]))[0]["base_offset"].as_u64().expect("a number");
+    fs::copy(&all[1], all[1].with_file_name(format!("{:020}.log", base - 5))).expect("it is copied");
+    let found = damage(dir.path());
+    let detail = found[0]["detail"].as_str().expect("words");
+    assert!(detail.contains("in the next segment too"), "{found:?}");
+    assert_eq!((&found[0]["file"], &found[0]["size_bytes"]), (&json!(all[0]), &0.into()));
+}
+
+#[test]
 fn a_running_server_is_read_with_what_it_wrote_ahead() {
     let server = Server::new(&[]);
     for n in 0..10 {

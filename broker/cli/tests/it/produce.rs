@@ -8,7 +8,7 @@ use std::process::Stdio;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
-use crate::program::{FEED, Server, program, run, write_file};
+use crate::program::{FEED, Server, levada, program, run, write_file};
 
 /// The records of a topic as the interface writes them.
 fn records(server: &Server, topic: &str) -> Vec<serde_json::Value> {
@@ -119,6 +119,12 @@ fn every_acks_stores() {
     // Nobody waits for the last one; the reader does.
     let out = server.levada(&["consume", "t", "--follow", "--from", "earliest", "--max", "3"]).ok();
     assert_eq!(out, "1\n1\n1\n");
+}
+
+#[test]
+fn an_acks_that_is_none_is_a_usage_error_that_names_those_that_are() {
+    let error = levada(&["produce", "t", "--acks", "most"]).failed(2);
+    assert!(error.contains("--acks") && error.contains("all, leader, none"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levada_client::{Acks, Client, NewRecord};
+use levada_client::{AcksWord, Client, NewRecord};
 use rustix::process::Signal;
 use tokio::sync::Semaphore;
 
@@ -18,7 +18,7 @@ async fn write_until_it_ends(url: &str, acked: Arc<Semaphore>) -> Vec<(u32, u64,
             for n in 0.. {
                 let value = format!("{{\"writer\":{writer},\"n\":{n}}}");
                 let record = NewRecord::json(value.clone()).expect("it is JSON");
-                let Ok(answer) = client.produce("t", &[record], Acks::All).await else { break };
+                let Ok(answer) = client.produce("t", &[record], AcksWord::All).await else { break };
                 for place in answer.records {
                     let levada_api::Placement::Placed(placed) = place else { continue };
                     stored.push((placed.partition, placed.offset.expect("acks=all tells it"), value.clone()));

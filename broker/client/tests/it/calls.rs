@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt as _, stream};
 use levada_api::{ErrorCode, LineAnswer, Problem};
-use levada_client::{Acks, Client, ClientError, FetchQuery, NewRecord, RawOptions};
+use levada_client::{AcksWord, Client, ClientError, FetchQuery, NewRecord, RawOptions};
 
 use crate::script::{Reply, Script};
 
@@ -69,7 +69,7 @@ async fn a_stream_of_lines_is_answered_line_by_line() {
     );
     let (script, client) = client(vec![Reply::Body(200, "application/x-ndjson", answer.into())]).await;
     let records = [r#"{"a": 1.0}"#, "[\n]"].map(|text| NewRecord::json(text).expect("it is JSON"));
-    let answers = client.produce_stream("t", stream::iter(records), Acks::Leader).await.expect("it is taken");
+    let answers = client.produce_stream("t", stream::iter(records), AcksWord::Leader).await.expect("it is taken");
     let answers: Vec<_> = answers.map(|answer| answer.expect("a good line")).collect().await;
     assert!(matches!(answers[0], LineAnswer::Stored { line: 1, partition: 0, offset: Some(4) }));
     assert!(matches!(answers[1], LineAnswer::Stored { line: 2, offset: None, .. }));
@@ -124,6 +124,6 @@ async fn a_fetch_asks_for_what_it_was_told_and_no_more() {
 async fn an_answer_that_lacks_places_is_not_taken_for_stored() {
     let (_script, client) = client(vec![Reply::json(r#"{"records":[]}"#)]).await;
     let record = NewRecord::text("x");
-    let error = client.produce("t", &[record], Acks::All).await.expect_err("there is no place for it");
+    let error = client.produce("t", &[record], AcksWord::All).await.expect_err("there is no place for it");
     assert!(matches!(error, ClientError::Unexpected { .. }), "{error}");
 }

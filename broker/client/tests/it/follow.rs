@@ -46,15 +46,20 @@ async fn a_broken_stream_is_resumed_after_the_last_event() {
 }
 
 #[tokio::test]
-async fn latest_is_pinned_before_the_first_event() {
-    let pinned = Reply::json(r#"{"records":[],"cursor":"now"}"#);
-    let script =
-        Script::new(vec![pinned, Reply::Events(String::new()), Reply::Events(record(7, "c8"))], |_| Reply::HangUp)
-            .await;
-    let client = Client::new(&script.url).expect("a good address");
-    assert_eq!(offsets(&client, "latest", 1).await, [7]);
-    let asked = script.asked();
-    assert_eq!((asked[1].header("last-event-id"), asked[2].header("last-event-id")), (Some("now"), Some("now")));
+async fn a_stream_that_breaks_before_its_first_record_is_resumed_from_where_it_began() {
+    for from in ["latest", "tail:3", "time:1700000000000"] {
+        let began = Reply::Events("retry: 1000\nid: began\n\n".to_owned());
+        let script = Script::new(vec![began, Reply::Events(record(7, "c8"))], |_| Reply::HangUp).await;
+        let client = Client::new(&script.url).expect("a good address");
+        let mut follow = client.follow("t", from);
+        assert_eq!(follow.cursor(), None);
+        let FollowEvent::Record(first) = follow.next().await.expect("it goes on") else { panic!("a record is next") };
+        assert_eq!((first.offset, follow.cursor()), (7, Some("c8")), "{from}");
+        let asked = script.asked();
+        assert_eq!(asked.len(), 2, "nothing is asked beside the stream");
+        assert!(asked[0].line.contains("from="), "{}", asked[0].line);
+        assert_eq!((asked[0].header("last-event-id"), asked[1].header("last-event-id")), (None, Some("began")));
+    }
 }
 
 #[tokio::test]

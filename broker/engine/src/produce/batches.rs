@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
-use levada_model::{Compression, Timestamp, TopicConfig, limits};
+use levada_model::{Compression, Timestamp, TimestampType, TopicConfig, limits};
 
 use super::{
     Acks, BatchesRequest, Produced, blocking_if_large, check_partition, check_record, check_replicas, landings, placed,
@@ -77,7 +77,7 @@ fn check_all(
         let index = checked.batches.len();
         let wrong = |detail: String| ProduceError::Batch { index, detail };
         let batch = BatchBuf::parse(&mut bytes).map_err(|error| wrong(error.to_string()))?;
-        check_header(producer_ids, batch.header()).map_err(wrong)?;
+        check_header(producer_ids, config, batch.header()).map_err(wrong)?;
         let times = check_batch(config, &batch, now).map_err(|error| wrong(in_words(&error)))?;
         checked.batches.push(batch);
         checked.timestamps.push(times);
@@ -85,12 +85,15 @@ fn check_all(
     Ok(checked)
 }
 
-fn check_header(producer_ids: &ProducerIds, header: &BatchHeader) -> Result<(), String> {
+fn check_header(producer_ids: &ProducerIds, config: &TopicConfig, header: &BatchHeader) -> Result<(), String> {
     if header.is_control() {
         return Err("control batches are the broker's own".to_owned());
     }
     if header.is_transactional() {
         return Err("a transactional batch needs a transaction".to_owned());
+    }
+    if header.timestamp_type() == TimestampType::LogAppendTime && config.timestamp_type == TimestampType::CreateTime {
+        return Err("it says LogAppendTime, which is the broker's to say, and the topic keeps CreateTime".to_owned());
     }
     match header.producer_id {
         Some(id) if !producer_ids.was_given(id) => Err(format!("producer id {id} was not given out by this cluster")),
@@ -121,5 +124,13 @@ fn check_batch(config: &TopicConfig, batch: &BatchBuf, now: Timestamp) -> Result
         let fault = check_record(config, record.size_bytes, record.header_count, record.timestamp, now);
         fault.map_err(|fault| RecordsError::Malformed { index: record.index, detail: fault.to_string() })
     })?;
-    Ok(times)
+    // Lookups by time and retention go by the head's word.
+    let declared = batch.header().max_timestamp;
+    match times.iter().max() {
+        Some(largest) if *largest != declared && batch.header().timestamp_type() == TimestampType::CreateTime => {
+            let detail = format!("the head says that {declared} is the largest timestamp; it is {largest}");
+            Err(RecordsError::Malformed { index: 0, detail })
+        }
+        _ => Ok(times),
+    }
 }

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use levada_engine::{Acks, AppendFault, BatchesRequest, Engine, From, ProduceError, Produced, RecordFault};
-use levada_log::{AppendError, BatchBuilder, NewBatch};
+use levada_log::{AppendError, BatchBuf, BatchBuilder, NewBatch};
 use levada_model::{Compression, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, limits};
 use serde_json::json;
 
@@ -80,6 +80,13 @@ async fn a_wrong_batch_is_named_and_nothing_is_stored() {
     early.push(Timestamp(-1), &Record::default());
     let early = early.finish().expect("it is built").stamp(Offset(0), levada_model::LeaderEpoch(0));
     let early = BytesMut::from(&early.bytes()[..]);
+    let mut timed = BatchBuf::parse(&mut plain(&["a"])).expect("a batch");
+    timed.set_append_time(START);
+    let timed = BytesMut::from(&timed.stamp(Offset(0), levada_model::LeaderEpoch(0)).bytes()[..]);
+    let mut lying = plain(&["a"]);
+    lying[35..43].copy_from_slice(&1_i64.to_be_bytes());
+    let crc = u32::try_from(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &lying[21..])).expect("32 bits");
+    lying[17..21].copy_from_slice(&crc.to_be_bytes());
     for (bad, word) in [
         (flipped, "CRC"),
         (miscounted, ""),
@@ -90,6 +97,8 @@ async fn a_wrong_batch_is_named_and_nothing_is_stored() {
         (derived, "not given out"),
         (large, "record 1"),
         (early, "timestamp -1"),
+        (timed, "LogAppendTime"),
+        (lying, "the largest timestamp"),
     ] {
         let (index, detail) = refused(&engine, behind(bad)).await;
         assert_eq!(index, 1, "{detail}");

@@ -150,7 +150,8 @@ async fn a_read_says_where_it_begins_and_where_to_go_on() {
     assert_eq!(read(From::Tail(2), 500, 1 << 20).await, (vec![9, 10], 11));
     assert_eq!(read(From::Tail(99), 1, 1 << 20).await, (vec![0], 1));
     assert_eq!(read(From::Latest, 500, 1 << 20).await, (Vec::new(), 11));
-    assert_eq!(read(From::Earliest, 500, 1).await.1, 10, "the first batch comes whatever its size");
+    assert_eq!(read(From::Earliest, 500, 1).await, (vec![0], 1), "the first record comes whatever its size");
+    assert_eq!(read(From::Offset(Offset(3)), 500, 4).await, (vec![3, 4, 5, 6], 7), "and no more than fit");
     assert_eq!(read(From::Offset(Offset(11)), 500, 1).await, (Vec::new(), 11), "the end is no error");
     let beyond = fetch(&engine, "t", 0, From::Offset(Offset(12))).await.expect_err("beyond");
     assert!(matches!(beyond, FetchError::BeyondEnd { high_watermark: Offset(11), .. }));

@@ -2,6 +2,7 @@
 //!
 //! Format and reasons: `broker/docs/formats/log-directory.md`. Not here: when a checkpoint is due.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,6 +130,15 @@ impl CheckpointFile {
         let file = storage.open(&self.path).map_err(StorageError::at("open", &self.path))?;
         Ok(self.file.insert(file).clone())
     }
+}
+
+/// The epochs that a checkpoint's bytes know; none where no slot can be read.
+pub(super) fn epochs_in(file: &dyn File, path: &Path) -> io::Result<Epochs> {
+    let mut bytes = vec![0; SLOT_STRIDE_BYTES as usize + SLOT_BYTES];
+    let have = file.read_at(&mut bytes, 0)?;
+    let slots = [0, SLOT_STRIDE_BYTES as usize].map(|from| bytes[..have].get(from..from + SLOT_BYTES));
+    let valid = slots.into_iter().flatten().filter_map(|slot| decode(slot, path).ok().flatten());
+    Ok(valid.max_by_key(|(sequence, _)| *sequence).map(|(_, checkpoint)| checkpoint.epochs).unwrap_or_default())
 }
 
 fn encode(checkpoint: &Checkpoint, sequence: u64) -> Vec<u8> {

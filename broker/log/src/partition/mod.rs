@@ -14,6 +14,7 @@ mod listing;
 mod reader;
 mod recovery;
 mod retention;
+mod scan;
 mod segment;
 mod snapshot;
 mod state;
@@ -23,6 +24,7 @@ mod writer;
 
 pub use errors::{AppendError, OpenError, ReadError};
 pub use reader::LogReader;
+pub use scan::{SegmentFile, SegmentScan, Stretch, segment_files};
 #[cfg(feature = "sim")]
 pub use terms::PlantedFaults;
 pub use terms::{Append, Appended, Damage, LogOptions, Marks, ReadChunk, Recovery, Retained, SequenceCheck};

@@ -150,6 +150,30 @@ impl Walk {
         self.at = to;
     }
 
+    /// What is wrong at `place`, where no batch of the log begins.
+    pub(super) fn fault_at(&mut self, place: Place) -> io::Result<String> {
+        let Place { position, offset: expected } = place;
+        let left = usize::try_from(self.limit.saturating_sub(position)).unwrap_or(usize::MAX);
+        if left == 0 {
+            return Ok("the file ends".to_owned());
+        }
+        let bytes = self.bytes_at(position, left.min(HEADER_BYTES))?.unwrap_or_default();
+        let header = match BatchHeader::parse(&bytes) {
+            Ok(header) => header,
+            Err(error) => return Ok(error.to_string()),
+        };
+        let Some(mut bytes) = self.bytes_at(position, header.size_bytes)? else {
+            return Ok(format!("cut off: {left} of {} bytes", header.size_bytes));
+        };
+        if let Err(error) = Batch::parse(&mut bytes) {
+            return Ok(error.to_string());
+        }
+        if header.base_offset != expected {
+            return Ok(format!("a batch of offset {} where offset {expected} is next", header.base_offset));
+        }
+        Ok(format!("a batch of leader epoch {}, which is not the one in force there", header.leader_epoch.0))
+    }
+
     fn step_over(&mut self, batch: &Batch) {
         let header = batch.header();
         let position = self.at.position + header.size_bytes as u64;

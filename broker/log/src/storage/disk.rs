@@ -18,6 +18,11 @@ pub struct DiskStorage;
 #[derive(Debug)]
 struct DiskFile(fs::File);
 
+/// Opens a file that exists, for reading alone: whoever may not write may still look.
+pub(crate) fn open_for_reading(path: &Path) -> io::Result<Arc<dyn File>> {
+    Ok(Arc::new(DiskFile(fs::File::open(path)?)))
+}
+
 impl Storage for DiskStorage {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         match fs::create_dir(path) {

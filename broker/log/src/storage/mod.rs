@@ -12,6 +12,7 @@ use levada_model::Timestamp;
 use thiserror::Error;
 
 pub use disk::DiskStorage;
+pub(crate) use disk::open_for_reading;
 #[cfg(feature = "sim")]
 pub use sim::{CrashPlan, Fate, Pending, SimStorage};
 

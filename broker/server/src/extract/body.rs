@@ -17,13 +17,13 @@ use crate::AppState;
 use crate::refusal::Refusal;
 use crate::state::BodyLimits;
 
-/// Bytes that are reserved before any have come.
-const FIRST_BYTES: usize = 16 << 10;
+/// What is reserved of a declared size, as a multiple of what has come.
+const AHEAD_FACTOR: usize = 4;
 /// Most bytes of one piece of an unpacked stream.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A whole body, unpacked: at most `--max-body-bytes`.
-pub(crate) struct BodyBytes(pub(crate) BytesMut);
+pub(crate) struct BodyBytes(pub(crate) Bytes);
 
 impl FromRequest<AppState> for BodyBytes {
     type Rejection = Refusal;
@@ -38,20 +38,32 @@ impl FromRequest<AppState> for BodyBytes {
         }
         let wire = collect(body, limits).await?;
         let Some(encoding) = encoding else { return Ok(Self(wire)) };
-        Ok(Self(unpack_whole(&wire, encoding, limits.bytes_max)?))
+        Ok(Self(unpack_whole(&wire, encoding, limits.bytes_max)?.freeze()))
     }
 }
 
-async fn collect(mut body: Body, limits: BodyLimits) -> Result<BytesMut, Problem> {
+/// Puts the pieces together; a body that comes in one is not copied.
+async fn collect(mut body: Body, limits: BodyLimits) -> Result<Bytes, Problem> {
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut whole = BytesMut::with_capacity(declared.min(FIRST_BYTES));
-    while let Some(piece) = next_piece(&mut body, limits).await? {
-        if piece.len() > limits.bytes_max - whole.len() {
+    let mut first = next_piece(&mut body, limits).await?.unwrap_or_default();
+    let mut whole = BytesMut::new();
+    let mut size = first.len();
+    if size > limits.bytes_max {
+        return Err(too_large(limits.bytes_max));
+    }
+    while !body.is_end_stream() {
+        let Some(piece) = next_piece(&mut body, limits).await? else { break };
+        if piece.len() > limits.bytes_max - size {
             return Err(too_large(limits.bytes_max));
+        }
+        size += piece.len();
+        if whole.is_empty() {
+            whole.reserve(declared.min(AHEAD_FACTOR * size).max(size));
+            whole.extend_from_slice(&std::mem::take(&mut first));
         }
         whole.extend_from_slice(&piece);
     }
-    Ok(whole)
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
 /// The next bytes from the wire; none at the end.
@@ -188,10 +200,7 @@ fn unsupported(got: &HeaderValue) -> Problem {
 fn too_large(bytes_max: usize) -> Problem {
     let detail =
         format!("the body has more than {bytes_max} bytes (after decompression); the setting is --max-body-bytes");
-    Problem::new(ErrorCode::BodyTooLarge, detail).with(|m| {
-        m.limit = Some("--max-body-bytes".to_owned());
-        m.limit_value = Some(bytes_max as u64);
-    })
+    Problem::new(ErrorCode::BodyTooLarge, detail).limited("--max-body-bytes", bytes_max as u64)
 }
 
 fn damaged(Damaged(detail): Damaged) -> Problem {

@@ -1,14 +1,13 @@
 //! A body that is one of our own objects, read strictly.
 
 use axum::extract::{FromRequest, Request};
+use levada_api::media::JSON;
 use levada_api::strict;
 use serde::de::DeserializeOwned;
 
 use crate::AppState;
 use crate::extract::{BodyBytes, content_type, unsupported_media_type};
 use crate::refusal::Refusal;
-
-const JSON: &str = "application/json";
 
 /// A body of `application/json` (or another type that ends in `+json`).
 pub(crate) struct JsonBody<T>(pub(crate) T);

@@ -1,18 +1,23 @@
 //! Media types of bodies and answers (RFC 9110 §8.3, §12.5.1).
 
+use std::borrow::Cow;
+
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method, header};
+use levada_api::media::JSON;
 use levada_api::{ErrorCode, Problem};
 
 use crate::refusal::Refusal;
 
 /// The media type of the body, in lower case and without parameters; none where the header is absent or empty.
-pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let media = text.split(';').next().unwrap_or_default().trim();
-    (!media.is_empty()).then(|| media.to_ascii_lowercase())
+    let is_lower = !media.bytes().any(|byte| byte.is_ascii_uppercase());
+    let media = if is_lower { Cow::Borrowed(media) } else { Cow::Owned(media.to_ascii_lowercase()) };
+    (!media.is_empty()).then_some(media)
 }
 
 /// The refusal of a body whose type is none of `accepted`.
@@ -56,7 +61,7 @@ pub(crate) fn accepts(headers: &HeaderMap, offered: &[&'static str]) -> Result<&
 /// For routes that answer nothing but JSON: refuses who does not accept it. A deletion answers nothing at all.
 pub(crate) async fn answers_json(request: Request, next: Next) -> Response {
     if request.method() != Method::DELETE
-        && let Err(problem) = accepts(request.headers(), &["application/json"])
+        && let Err(problem) = accepts(request.headers(), &[JSON])
     {
         return Refusal(problem).into_response();
     }
@@ -64,15 +69,15 @@ pub(crate) async fn answers_json(request: Request, next: Next) -> Response {
 }
 
 /// One media range with its weight in thousandths.
-struct Range {
-    media: String,
+struct Range<'h> {
+    media: &'h str,
     weight: u16,
 }
 
-impl Range {
-    fn read(text: &str) -> Option<Self> {
+impl<'h> Range<'h> {
+    fn read(text: &'h str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
-        let media = parts.next()?.to_ascii_lowercase();
+        let media = parts.next()?;
         let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
         let weight = weight.map_or(1.0, |text| text.parse::<f32>().unwrap_or(1.0).clamp(0.0, 1.0));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 to 1000")]
@@ -83,8 +88,8 @@ impl Range {
     fn matches(&self, media: &str) -> Option<u8> {
         let (kind, _) = media.split_once('/').expect("offered types have a slash");
         match self.media.split_once('/') {
-            _ if self.media == media => Some(2),
-            Some((range, "*")) if range == kind => Some(1),
+            _ if self.media.eq_ignore_ascii_case(media) => Some(2),
+            Some((range, "*")) if range.eq_ignore_ascii_case(kind) => Some(1),
             Some(("*", "*")) => Some(0),
             _ => None,
         }
@@ -92,7 +97,7 @@ impl Range {
 }
 
 /// The weight that the most exact range gives to `media`.
-fn weight(ranges: &[Range], media: &str) -> u16 {
+fn weight(ranges: &[Range<'_>], media: &str) -> u16 {
     let exact = ranges.iter().filter_map(|range| Some((range.matches(media)?, range.weight)));
     exact.max_by_key(|(exactness, _)| *exactness).map_or(0, |(_, weight)| weight)
 }

@@ -71,10 +71,7 @@ impl Params {
 
     /// An integer from 0 to 2^53 - 1.
     pub(crate) fn integer(&mut self, name: &'static str) -> Result<Option<u64>, Problem> {
-        self.value(name, |text| {
-            let n = digits::<u64>(text).filter(|n| *n <= JSON_INTEGER_MAX);
-            n.ok_or(format_args!("an integer from 0 to {JSON_INTEGER_MAX}").to_string())
-        })
+        self.value(name, |text| json_integer(text).ok_or_else(|| format!("an integer from 0 to {JSON_INTEGER_MAX}")))
     }
 
     /// An integer that is cut to `most`; `default` where there is none. `least` and below are refused by name.
@@ -115,6 +112,11 @@ pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
         return None;
     }
     text.parse().ok()
+}
+
+/// Plain decimal digits from 0 to 2^53 - 1, as JSON keeps them exact everywhere.
+pub(crate) fn json_integer(text: &str) -> Option<u64> {
+    digits(text).filter(|n| *n <= JSON_INTEGER_MAX)
 }
 
 /// Decodes a name or value once; unlike browsers', a `%` that begins no escape is refused.

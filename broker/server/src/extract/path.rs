@@ -3,18 +3,23 @@
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use levada_api::{ErrorCode, Problem};
-use levada_model::{GroupName, PartitionIndex, TopicName};
+use levada_model::limits::JSON_INTEGER_MAX;
+use levada_model::{GroupName, Offset, PartitionIndex, TopicName};
 
-use super::params::digits;
+use super::params::{digits, json_integer};
 use crate::refusal::{Refusal, group_name, topic_name};
 
-/// The decoded segment `{name}` of the route.
-pub(crate) async fn path_segment(parts: &mut Parts, name: &str) -> Result<String, Problem> {
+/// Reads the decoded segment `{name}` of the route.
+async fn segment<T>(
+    parts: &mut Parts,
+    name: &str,
+    read: impl FnOnce(&str) -> Result<T, Problem>,
+) -> Result<T, Problem> {
     let params = RawPathParams::from_request_parts(parts, &())
         .await
         .map_err(|_| Problem::new(ErrorCode::InvalidRequest, "the path is not UTF-8 after percent-decoding"))?;
     let found = params.iter().find(|(key, _)| *key == name);
-    Ok(found.expect("the route has the segment").1.to_owned())
+    read(found.expect("the route has the segment").1)
 }
 
 /// `{topic}`.
@@ -24,8 +29,8 @@ impl<S: Sync> FromRequestParts<S> for TopicPath {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let name = path_segment(parts, "topic").await?;
-        Ok(Self(TopicName::new(&name).map_err(|error| topic_name(&error))?))
+        let read = |name: &str| TopicName::new(name).map_err(|error| topic_name(&error));
+        Ok(Self(segment(parts, "topic", read).await?))
     }
 }
 
@@ -37,8 +42,8 @@ impl<S: Sync> FromRequestParts<S> for PartitionPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let TopicPath(topic) = TopicPath::from_request_parts(parts, state).await?;
-        let text = path_segment(parts, "partition").await?;
-        Ok(Self(topic, PartitionIndex(number(&text, "partition")?)))
+        let read = |text: &str| digits(text).ok_or_else(|| no_number("partition", u32::MAX.into(), text));
+        Ok(Self(topic, PartitionIndex(segment(parts, "partition", read).await?)))
     }
 }
 
@@ -49,16 +54,24 @@ impl<S: Sync> FromRequestParts<S> for GroupPath {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let name = path_segment(parts, "group").await?;
-        Ok(Self(GroupName::new(&name).map_err(|error| group_name(&error))?))
+        let read = |name: &str| GroupName::new(name).map_err(|error| group_name(&error));
+        Ok(Self(segment(parts, "group", read).await?))
     }
 }
 
-/// Plain decimal digits; signs and spaces are no numbers here.
-fn number(text: &str, name: &str) -> Result<u32, Problem> {
-    let refused = || {
-        let detail = format!("{name} in the path takes an integer from 0 to {}; {text:?} is not", u32::MAX);
-        Problem::new(ErrorCode::InvalidParameter, detail)
-    };
-    digits(text).ok_or_else(refused)
+/// `{offset}`.
+pub(crate) struct OffsetPath(pub(crate) Offset);
+
+impl<S: Sync> FromRequestParts<S> for OffsetPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let read = |text: &str| json_integer(text).ok_or_else(|| no_number("offset", JSON_INTEGER_MAX, text));
+        Ok(Self(Offset(segment(parts, "offset", read).await?)))
+    }
+}
+
+fn no_number(name: &str, most: u64, text: &str) -> Problem {
+    let detail = format!("{name} in the path takes an integer from 0 to {most}; {text:?} is not");
+    Problem::new(ErrorCode::InvalidParameter, detail)
 }

@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use levada_api::media::JSON;
 use levada_api::{Placed, Placement, Problem, ProduceAnswer, RawAnswer};
 use levada_engine::{Acks, Produced};
 use serde::Serialize;
@@ -45,7 +46,7 @@ pub(super) fn raw(produced: &Produced, asked: Asked) -> Result<Response, Problem
     Ok(json(stored(asked.acks), &answer, produced.duplicate && asked.by_key))
 }
 
-pub(super) fn placed(placed: &levada_engine::Placed) -> Placed {
+fn placed(placed: &levada_engine::Placed) -> Placed {
     Placed {
         partition: placed.partition.0,
         offset: placed.offset.map(|offset| offset.0),
@@ -59,7 +60,7 @@ fn stored(acks: Acks) -> StatusCode {
 
 fn json(status: StatusCode, answer: &impl Serialize, replayed: bool) -> Response {
     let body = serde_json::to_vec(answer).expect("an answer is plain data");
-    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    let mut response = (status, [(header::CONTENT_TYPE, JSON)], body).into_response();
     if replayed {
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     }

@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::response::Response;
+use bytes::BytesMut;
 use levada_api::{ErrorCode, Problem};
 use levada_engine::BatchesRequest;
 
@@ -33,6 +34,8 @@ pub(super) async fn produce(
     if bytes.is_empty() {
         return Err(Problem::new(ErrorCode::InvalidBatch, "the body is empty; one batch at least is needed").into());
     }
+    // What came in pieces is ours alone and not copied here.
+    let bytes = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
     let request = BatchesRequest { partition, bytes, acks: query.acks, expected_offset };
     let produced = target.engine.produce_batches(&target.who, &target.topic, request).await;
     let produced = produced.map_err(|error| refusal::produce(error, refusal::in_no_place))?;

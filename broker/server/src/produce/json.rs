@@ -30,7 +30,6 @@ pub(super) async fn produce(
     let trace = Trace::of(headers);
 
     let BodyBytes(body) = BodyBytes::from_request(request, state).await?;
-    let body = body.freeze();
     let parsed = parse_records(&body).map_err(refusal::body)?;
     let once = once.of_body(|| Sha256::digest(&body).into());
     let asked = Asked { acks, by_key: matches!(once, Once::Key { .. }) };

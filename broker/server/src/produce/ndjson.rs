@@ -6,10 +6,10 @@
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
-use http::{HeaderName, HeaderValue, header};
+use levada_api::media::NDJSON;
 use levada_api::{ErrorCode, LineAnswer, Problem, RecordIn, ResultsWord, parse_record};
 use levada_engine::{Acks, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault};
 use levada_model::PartitionIndex;
@@ -21,6 +21,7 @@ use super::{Target, refusal};
 use crate::AppState;
 use crate::extract::BodyStream;
 use crate::refusal::Refusal;
+use crate::streamed::streamed;
 
 /// Most lines of one batch.
 const BATCH_LINES_MAX: usize = 1_000;
@@ -64,12 +65,7 @@ pub(super) async fn produce(
         let lines = upload.step().await?;
         Some((Ok::<_, std::convert::Infallible>(lines), upload))
     });
-    let mut response = Body::from_stream(lines).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(streamed(Body::from_stream(lines), NDJSON))
 }
 
 enum State {
@@ -285,8 +281,5 @@ fn write_line(out: &mut Vec<u8>, answer: &LineAnswer) {
 
 fn line_too_long(line_bytes_max: usize) -> Problem {
     let detail = format!("the line has more than {line_bytes_max} bytes; the setting is --max-body-bytes");
-    Problem::new(ErrorCode::BodyTooLarge, detail).with(|m| {
-        m.limit = Some("--max-body-bytes".to_owned());
-        m.limit_value = Some(line_bytes_max as u64);
-    })
+    Problem::new(ErrorCode::BodyTooLarge, detail).limited("--max-body-bytes", line_bytes_max as u64)
 }

@@ -4,6 +4,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, header};
+use levada_api::media::JSON;
 use levada_api::{AcksWord, RawAnswer};
 use levada_engine::{Once, ProduceRecord, ProduceRequest};
 use levada_model::{Header, Record, Timestamp};
@@ -63,7 +64,7 @@ pub(super) async fn produce_raw(
     mut params: Params,
     request: Request,
 ) -> Result<Response, Refusal> {
-    accepts(request.headers(), &["application/json"])?;
+    accepts(request.headers(), &[JSON])?;
     let acks = wishes::acks(&mut params)?;
     let key = params.text("key").map(Bytes::from);
     let partition = wishes::partition(&mut params)?;
@@ -77,8 +78,7 @@ pub(super) async fn produce_raw(
     let kept = kept_headers(headers);
 
     let BodyBytes(body) = BodyBytes::from_request(request, &state).await?;
-    let mut sent =
-        ProduceRecord { record: Record { key, value: Some(body.freeze()), headers: kept }, timestamp, partition };
+    let mut sent = ProduceRecord { record: Record { key, value: Some(body), headers: kept }, timestamp, partition };
     let once = once.of_body(|| digest(&sent));
     // A retry may belong to another trace, so the trace is no part of what the digest is of.
     trace.mark(&mut sent.record);

@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
+use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
 use levada_api::{AcksWord, LineAnswer, ProduceAnswer, ProduceBody, ProduceRecord, ResultsWord};
 
 use super::wishes::Query;
@@ -12,9 +13,6 @@ use crate::extract::{Params, TopicPath, accepts, content_type, unsupported_media
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
-const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
-const RECORD_BATCH: &str = "application/vnd.levada.record-batch";
 /// W3C LDP §7.1: what a POST here takes.
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 const ACCEPTED: HeaderValue =

@@ -80,10 +80,9 @@ fn records(faults: &[(usize, RecordFault)], place: Place) -> Problem {
 pub(super) fn record(fault: &RecordFault) -> Problem {
     let detail = fault.to_string();
     match fault {
-        RecordFault::TooLarge { limit_bytes, .. } => Problem::new(ErrorCode::RecordTooLarge, detail).with(|m| {
-            m.limit = Some("max.message.bytes".to_owned());
-            m.limit_value = Some(*limit_bytes as u64);
-        }),
+        RecordFault::TooLarge { limit_bytes, .. } => {
+            Problem::new(ErrorCode::RecordTooLarge, detail).limited("max.message.bytes", *limit_bytes as u64)
+        }
         RecordFault::Retiring(_) => Problem::new(ErrorCode::PartitionRetiring, detail),
         RecordFault::TooManyHeaders { .. } | RecordFault::NoPartition(_) | RecordFault::Timestamp { .. } => {
             Problem::new(ErrorCode::InvalidRecord, detail)
@@ -125,7 +124,8 @@ fn refused(error: &AppendError, detail: String) -> Problem {
             Problem::new(ErrorCode::OffsetMismatch, detail).with(|m| m.next_offset = Some(next_offset.0))
         }
         AppendError::TooLarge { limit_bytes, .. } => {
-            Problem::new(ErrorCode::RecordTooLarge, detail).with(|m| m.limit_value = Some(*limit_bytes as u64))
+            // No setting moves this one, so it goes by the name that it has in the broker.
+            Problem::new(ErrorCode::RecordTooLarge, detail).limited("BATCH_BYTES_MAX", *limit_bytes as u64)
         }
         AppendError::Poisoned(_) => Problem::new(ErrorCode::LogFenced, detail),
     }

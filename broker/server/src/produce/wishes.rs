@@ -130,8 +130,7 @@ where
     T: Copy + PartialOrd + std::str::FromStr + std::fmt::Display,
 {
     let Some(text) = text(headers, name)? else { return Ok(None) };
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok().filter(|n| plain && *n <= max);
+    let number = digits(text).filter(|n| *n <= max);
     number.map(Some).ok_or_else(|| malformed(format!("{name} takes an integer from 0 to {max}; {text:?} is not")))
 }
 

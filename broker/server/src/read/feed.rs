@@ -8,26 +8,24 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderName, HeaderValue, header};
+use levada_api::media::EVENT_STREAM;
 use levada_api::{Gap, Problem, Rendering};
-use levada_engine::{FetchError, Positions, TopicReader};
+use levada_engine::{FetchError, Fetched, FetchedRecords, Positions, TopicReader};
 use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex};
 use tokio::time::Instant;
 
-use super::rendering::{gap, write_record};
-use super::walk::Records;
-use super::{EVENT_STREAM, cursor, refusal};
+use super::rendering::{PIECE_BYTES, finished, gap, new_piece, write_record};
+use super::{cursor, refusal};
+use crate::streamed::streamed;
 
 /// Most records of one chunk.
 const CHUNK_RECORDS_MAX: usize = 500;
 /// Stored bytes of one chunk; the first batch comes whatever its size.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes after which what was written goes out.
-const PIECE_BYTES: usize = 64 << 10;
 /// What a browser waits before it connects again.
 const RETRY_MS: u32 = 1_000;
 
@@ -46,12 +44,7 @@ pub(super) fn answer(reader: TopicReader, rendering: Rendering, heartbeat: Durat
         let events = feed.step().await?;
         Some((Ok::<_, Infallible>(events), feed))
     });
-    let mut response = Body::from_stream(events).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    response
+    streamed(Body::from_stream(events), EVENT_STREAM)
 }
 
 enum State {
@@ -78,7 +71,7 @@ struct Feed {
 /// A read of one partition on its way into events.
 struct Part {
     partition: PartitionIndex,
-    records: Records,
+    records: FetchedRecords,
     gaps: VecDeque<(Damage, Gap)>,
     next_offset: Offset,
 }
@@ -86,7 +79,7 @@ struct Part {
 impl Feed {
     /// The next events; none after an error.
     async fn step(&mut self) -> Option<Bytes> {
-        let mut out = Vec::new();
+        let mut out = new_piece();
         match self.state {
             State::Over => return None,
             // An id without data reaches the reader's memory and no listener (§9.2.6): who is cut before the first
@@ -95,7 +88,7 @@ impl Feed {
                 self.state = State::Going;
                 out.extend_from_slice(format!("retry: {RETRY_MS}\n").as_bytes());
                 self.end_event(&mut out);
-                return Some(out.into());
+                return Some(finished(out));
             }
             State::Going => {}
         }
@@ -103,7 +96,7 @@ impl Feed {
             && let Err(error) = self.read_on().await
         {
             self.fail(&mut out, &refusal::fetch(&error));
-            return Some(out.into());
+            return Some(finished(out));
         }
         if let Err(error) = self.write(&mut out) {
             self.fail(&mut out, &refusal::records(&error));
@@ -113,7 +106,7 @@ impl Feed {
             out.extend_from_slice(b"event: heartbeat\ndata: {}\n");
             self.end_event(&mut out);
         }
-        Some(out.into())
+        Some(finished(out))
     }
 
     /// Reads the next chunk; comes back empty only when a heartbeat is due.
@@ -146,11 +139,11 @@ impl Feed {
     fn write_part(&mut self, part: &mut Part, out: &mut Vec<u8>) -> Result<bool, levada_log::RecordsError> {
         while let Some(record) = part.records.next() {
             let record = record?;
-            self.write_gaps(part, record.0.offset, out);
+            self.write_gaps(part, record.offset, out);
             out.extend_from_slice(b"event: record\ndata: ");
             write_record(out, part.partition, &record, self.rendering);
             out.push(b'\n');
-            self.moved(part.partition, record.0.offset.advance(1));
+            self.moved(part.partition, record.offset.advance(1));
             self.end_event(out);
             if out.len() >= PIECE_BYTES {
                 return Ok(false);
@@ -195,9 +188,9 @@ impl Feed {
 }
 
 impl Part {
-    fn new(fetched: levada_engine::Fetched) -> Self {
+    fn new(mut fetched: Fetched) -> Self {
         let gaps = fetched.gaps.iter().map(|lost| (*lost, gap(&fetched, *lost))).collect();
         let (partition, next_offset) = (fetched.partition, fetched.next_offset);
-        Self { partition, records: Records::new(fetched), gaps, next_offset }
+        Self { partition, records: fetched.take_records(), gaps, next_offset }
     }
 }

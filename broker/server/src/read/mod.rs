@@ -12,7 +12,6 @@ mod refusal;
 mod rendering;
 mod start;
 mod topic;
-mod walk;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -27,8 +26,3 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(record::read_record))
         .routes(routes!(offsets::offsets_for_time))
 }
-
-const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
-const EVENT_STREAM: &str = "text/event-stream";
-const RECORD_BATCH: &str = "application/vnd.levada.record-batch";

@@ -2,10 +2,11 @@
 
 use axum::Json;
 use http::HeaderMap;
+use levada_api::media::JSON;
 use levada_api::{ErrorCode, Offsets, PartitionOffset, Problem};
 use levada_model::Timestamp;
 
-use super::{JSON, refusal};
+use super::refusal;
 use crate::extract::{Params, TopicPath, accepts};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use http::HeaderMap;
+use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
 use levada_api::{FormatWord, IsolationWord, PartitionRecords, Problem, ReadRecord};
 use levada_engine::{FetchRequest, Fetched};
 use levada_model::limits::{
@@ -11,7 +12,7 @@ use levada_model::limits::{
 };
 
 use super::rendering::{self, format, isolation};
-use super::{JSON, NDJSON, RECORD_BATCH, refusal, start};
+use super::{refusal, start};
 use crate::extract::{Params, PartitionPath, accepts};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
@@ -74,7 +75,7 @@ pub(super) async fn read_partition(
         RECORD_BATCH => rendering::batches(fetched),
         NDJSON => rendering::ndjson(fetched, form)?,
         _ => {
-            let rest = marks(&fetched);
+            let rest = marks_as_members(&fetched);
             rendering::json(vec![fetched], form, &rest)?
         }
     })
@@ -96,7 +97,7 @@ pub(super) fn sizes(params: &mut Params, records_default: usize) -> Result<Sizes
     Ok(Sizes { max_records: small(max_records), max_bytes: small(max_bytes), wait: Duration::from_millis(wait_ms) })
 }
 
-fn marks(fetched: &Fetched) -> String {
+fn marks_as_members(fetched: &Fetched) -> String {
     format!(
         "\"next_offset\":{},\"high_watermark\":{},\"last_stable_offset\":{},\"log_start_offset\":{}",
         fetched.next_offset, fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset

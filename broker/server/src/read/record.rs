@@ -2,28 +2,24 @@
 
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use levada_api::media::{JSON, OCTET_STREAM};
 use levada_api::{ErrorCode, FormatWord, IsolationWord, Problem, ReadRecord, Rendering};
 use levada_engine::{FetchError, FetchRequest, From, Isolation};
 use levada_log::RecordRef;
-use levada_model::limits::JSON_INTEGER_MAX;
 use levada_model::{Offset, Record};
 
+use super::refusal;
 use super::rendering::{format, isolation, write_record};
-use super::walk::Records;
-use super::{JSON, refusal};
-use crate::extract::{Params, PartitionPath, accepts, digits, path_segment};
+use crate::extract::{OffsetPath, Params, PartitionPath, accepts};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
-const OCTET_STREAM: &str = "application/octet-stream";
 /// Types that a browser shows without running anything. Whatever else a producer named is offered as a download, so
 /// that a record can never be a page of this origin.
 const SHOWN: [&str; 8] =
-    [OCTET_STREAM, "application/json", "text/plain", "text/csv", "image/png", "image/jpeg", "image/gif", "image/webp"];
+    [OCTET_STREAM, JSON, "text/plain", "text/csv", "image/png", "image/jpeg", "image/gif", "image/webp"];
 /// What a record may do where a browser shows it all the same: nothing.
 const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
@@ -67,38 +63,21 @@ pub(super) async fn read_record(
     }
     let request =
         FetchRequest { from: From::Offset(offset), max_records: 1, max_bytes: 1, wait: Duration::ZERO, isolation };
-    let fetched = match engine.fetch(&who, &topic, partition, request).await {
+    let mut fetched = match engine.fetch(&who, &topic, partition, request).await {
         Ok(fetched) => fetched,
         Err(FetchError::BeyondEnd { high_watermark, .. }) => {
             return Err(no_record(offset).with(|m| m.high_watermark = Some(high_watermark.0)).into());
         }
         Err(error) => return Err(refusal::fetch(&error).into()),
     };
-    let first = Records::new(fetched).next().transpose().map_err(|error| refusal::records(&error))?;
-    let Some(found) = first.filter(|(record, _)| record.offset == offset) else {
+    let first = fetched.take_records().next().transpose().map_err(|error| refusal::records(&error))?;
+    let Some(found) = first.filter(|record| record.offset == offset) else {
         return Err(no_record(offset).into());
     };
-    let Some(form) = form else { return Ok(raw(found.0)) };
+    let Some(form) = form else { return Ok(raw(found)) };
     let mut out = Vec::new();
     write_record(&mut out, partition, &found, Rendering { form, one_line: false });
     Ok(([(header::CONTENT_TYPE, JSON)], out).into_response())
-}
-
-/// `{offset}`.
-pub(super) struct OffsetPath(Offset);
-
-impl<S: Sync> FromRequestParts<S> for OffsetPath {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let text = path_segment(parts, "offset").await?;
-        let offset = digits::<u64>(&text).filter(|offset| *offset <= JSON_INTEGER_MAX);
-        let offset = offset.ok_or_else(|| {
-            let detail = format!("offset in the path takes an integer from 0 to {JSON_INTEGER_MAX}; {text:?} is not");
-            Problem::new(ErrorCode::InvalidParameter, detail)
-        })?;
-        Ok(Self(Offset(offset)))
-    }
 }
 
 fn no_record(offset: Offset) -> Problem {
@@ -113,7 +92,6 @@ fn raw(found: RecordRef) -> Response {
     let mut response = value.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     if !is_shown {
         headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));

@@ -11,17 +11,19 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::{Frame, SizeHint};
+use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
 use levada_api::{FormatWord, Gap, GapCause, IsolationWord, Problem, RecordOut, Rendering, ValueForm};
-use levada_engine::{Fetched, Isolation};
+use levada_engine::{Fetched, FetchedRecords, Isolation};
 use levada_log::{Damage, RecordRef, RecordsError};
-use levada_model::{Offset, PartitionIndex, TimestampType};
+use levada_model::{Offset, PartitionIndex};
 
-use super::walk::Records;
-use super::{NDJSON, RECORD_BATCH, refusal};
+use super::refusal;
 use crate::extract::Params;
 
 /// Bytes after which a piece of an answer is full. An answer that fits into one has a Content-Length.
-const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 32 << 10;
+/// Room for the record that fills the piece; a larger one makes the piece grow.
+const PIECE_SLACK_BYTES: usize = 8 << 10;
 
 /// Reads `format=`.
 pub(super) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
@@ -40,27 +42,33 @@ pub(super) fn isolation(params: &mut Params) -> Result<Isolation, Problem> {
     })
 }
 
+/// A buffer for a piece, which does not grow (and so does not double) for records of common sizes.
+pub(super) fn new_piece() -> Vec<u8> {
+    Vec::with_capacity(PIECE_BYTES + PIECE_SLACK_BYTES)
+}
+
+/// A piece that may wait long for its reader, without the room that it did not need.
+pub(super) fn finished(piece: Vec<u8>) -> Bytes {
+    Bytes::from(piece.into_boxed_slice())
+}
+
 /// Writes one record of `partition`.
-pub(super) fn write_record(
-    out: &mut Vec<u8>,
-    partition: PartitionIndex,
-    (record, timestamp_type): &(RecordRef, TimestampType),
-    rendering: Rendering,
-) {
+pub(super) fn write_record(out: &mut Vec<u8>, partition: PartitionIndex, record: &RecordRef, rendering: Rendering) {
     let place = RecordOut {
         partition,
         offset: record.offset,
         timestamp: record.timestamp,
-        timestamp_type: *timestamp_type,
+        timestamp_type: record.timestamp_type,
         record: &record.record,
     };
     place.write_json(rendering, out);
 }
 
 /// Records as lines.
-pub(super) fn ndjson(fetched: Fetched, form: ValueForm) -> Result<Response, Problem> {
-    let marks = marks(&fetched, fetched.next_offset);
-    let lines = Pieces { around: Around::Lines, reads: VecDeque::from([Records::new(fetched)]), form, is_first: true };
+pub(super) fn ndjson(mut fetched: Fetched, form: ValueForm) -> Result<Response, Problem> {
+    let marks = marks_as_headers(&fetched, fetched.next_offset);
+    let reads = VecDeque::from([(fetched.partition, fetched.take_records())]);
+    let lines = Pieces { around: Around::Lines, reads, form, is_first: true };
     let mut response = body_of(lines, Vec::new(), Vec::new())?;
     response.headers_mut().extend(marks);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON));
@@ -75,17 +83,18 @@ pub(super) fn json(reads: Vec<Fetched>, form: ValueForm, rest: &str) -> Result<R
     } else {
         format!("\"gaps\":{},", serde_json::to_string(&gaps).expect("gaps are plain data"))
     };
-    let reads = reads.into_iter().map(Records::new).collect();
+    let reads = reads.into_iter().map(|mut read| (read.partition, read.take_records())).collect();
     let list = Pieces { around: Around::List, reads, form, is_first: true };
     let mut response = body_of(list, b"{\"records\":[".to_vec(), format!("],{gaps}{rest}}}").into_bytes())?;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(super::JSON));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     Ok(response)
 }
 
 /// Stored batches as they are, without a copy. All of their records count, so the next offset is behind the last.
 pub(super) fn batches(fetched: Fetched) -> Response {
     let behind = fetched.batches.last().map(|batch| batch.header().next_offset());
-    let marks = marks(&fetched, behind.map_or(fetched.next_offset, |behind| behind.max(fetched.next_offset)));
+    let marks =
+        marks_as_headers(&fetched, behind.map_or(fetched.next_offset, |behind| behind.max(fetched.next_offset)));
     let frames: VecDeque<Bytes> = fetched.batches.iter().map(|batch| batch.bytes().clone()).collect();
     let mut response =
         Body::new(Frames { left: frames.iter().map(|frame| frame.len() as u64).sum(), frames }).into_response();
@@ -105,7 +114,7 @@ pub(super) fn gap(fetched: &Fetched, lost: Damage) -> Gap {
 }
 
 /// The marks of a read as headers, for the forms whose body has no place for them.
-fn marks(fetched: &Fetched, next_offset: Offset) -> HeaderMap {
+fn marks_as_headers(fetched: &Fetched, next_offset: Offset) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, offset) in [
         ("levada-next-offset", next_offset),
@@ -134,7 +143,7 @@ enum Around {
 /// Reads turned into text, a piece at a time.
 struct Pieces {
     around: Around,
-    reads: VecDeque<Records>,
+    reads: VecDeque<(PartitionIndex, FetchedRecords)>,
     form: ValueForm,
     is_first: bool,
 }
@@ -143,13 +152,12 @@ impl Pieces {
     /// Writes on until the piece is full; false at the end.
     fn fill(&mut self, out: &mut Vec<u8>) -> Result<bool, RecordsError> {
         let rendering = Rendering { form: self.form, one_line: self.around == Around::Lines };
-        while let Some(read) = self.reads.front_mut() {
-            let partition = read.marks().partition;
-            for record in read.by_ref() {
+        while let Some((partition, records)) = self.reads.front_mut() {
+            for record in records {
                 if self.around == Around::List && !std::mem::take(&mut self.is_first) {
                     out.push(b',');
                 }
-                write_record(out, partition, &record?, rendering);
+                write_record(out, *partition, &record?, rendering);
                 if self.around == Around::Lines {
                     out.push(b'\n');
                 }
@@ -173,14 +181,14 @@ fn body_of(mut pieces: Pieces, mut first: Vec<u8>, end: Vec<u8>) -> Result<Respo
         let (mut pieces, piece, end) = left?;
         // The piece that was written last goes out; the next one is written when this one is gone.
         if !piece.is_empty() {
-            return Some((Ok(Bytes::from(piece)), Some((pieces, Vec::new(), end))));
+            return Some((Ok(finished(piece)), Some((pieces, Vec::new(), end))));
         }
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let mut piece = new_piece();
         match pieces.fill(&mut piece) {
-            Ok(true) => Some((Ok(Bytes::from(piece)), Some((pieces, Vec::new(), end)))),
+            Ok(true) => Some((Ok(finished(piece)), Some((pieces, Vec::new(), end)))),
             Ok(false) => {
                 piece.extend_from_slice(&end);
-                Some((Ok(Bytes::from(piece)), None))
+                Some((Ok(finished(piece)), None))
             }
             // Cutting the connection is the one way left to say that the answer is not whole.
             Err(error) => Some((Err(error), None)),

@@ -1,10 +1,10 @@
 //! Where a read begins: `offset=` of a partition, `from=` of a topic.
 
 use levada_engine::{From, TopicStart};
-use levada_model::limits::JSON_INTEGER_MAX;
 use levada_model::{Offset, Timestamp};
 
 use super::cursor;
+use crate::extract::json_integer;
 
 /// What `offset=` takes, in words.
 pub(super) const OFFSET_RULE: &str =
@@ -12,7 +12,7 @@ pub(super) const OFFSET_RULE: &str =
 
 /// Reads `offset=`.
 pub(super) fn partition_start(text: &str) -> Result<From, &'static str> {
-    match number(text) {
+    match json_integer(text) {
         Some(offset) => Ok(From::Offset(Offset(offset))),
         None => word(text).ok_or(OFFSET_RULE),
     }
@@ -27,20 +27,16 @@ fn word(text: &str) -> Option<From> {
     match text.split_once(':') {
         None if text == "earliest" => Some(From::Earliest),
         None if text == "latest" => Some(From::Latest),
-        Some(("time", ms)) => number(ms).map(|ms| From::Time(Timestamp(ms.cast_signed()))),
-        Some(("tail", count)) => number(count).map(From::Tail),
+        Some(("time", ms)) => json_integer(ms).map(|ms| From::Time(Timestamp(ms.cast_signed()))),
+        Some(("tail", count)) => json_integer(count).map(From::Tail),
         _ => None,
     }
 }
 
-/// Plain decimal digits up to 2^53 - 1.
-fn number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|n| plain && *n <= JSON_INTEGER_MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use levada_model::limits::JSON_INTEGER_MAX;
+
     use super::*;
 
     #[test]

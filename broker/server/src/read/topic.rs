@@ -3,13 +3,14 @@
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName};
+use levada_api::media::{EVENT_STREAM, JSON};
 use levada_api::{ErrorCode, FormatWord, IsolationWord, Problem, Rendering, TopicRecords};
 use levada_engine::{From, TopicStart};
 use levada_model::limits::READ_RECORDS_DEFAULT;
 
 use super::partition::{Sizes, sizes};
 use super::rendering::{self, format, isolation};
-use super::{EVENT_STREAM, JSON, cursor, feed, refusal, start};
+use super::{cursor, feed, refusal, start};
 use crate::AppState;
 use crate::extract::{Params, TopicPath, accepts};
 use crate::refusal::Refusal;

@@ -173,6 +173,9 @@ async fn the_committed_document_is_what_the_code_says() {
     assert!(committed == text, "openapi/v1.json is not up to date; run this test with LEVADA_BLESS=1 and commit it");
     let ids: Vec<_> = harness.contract.operations().map(|(_, _, operation)| operation["operationId"].clone()).collect();
     assert_eq!(ids.iter().map(Value::to_string).collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+    let is_snake_case =
+        |id: &Value| id.as_str().is_some_and(|id| id.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+    assert!(ids.iter().all(is_snake_case), "{ids:?}");
     assert!(live["openapi"].as_str().is_some_and(|version| version.starts_with("3.1.")));
 }
 

@@ -44,7 +44,7 @@ async fn a_request_id_is_taken_over_or_made() {
     let harness = Harness::start(|_| {}).await;
     let with_id = |id: &str| harness.request(Method::GET, "/v1/topics/none").header("x-request-id", id);
     assert_eq!(harness.send(with_id("trace-7")).await.expect(404).header("x-request-id"), "trace-7");
-    assert_eq!(harness.send(with_id("a b")).await.expect(404).header("x-request-id").len(), 36);
+    assert_ne!(harness.send(with_id("a b")).await.expect(404).header("x-request-id"), "a b");
     let (one, two) = (harness.get("/healthz").await, harness.get("/healthz").await);
     assert_ne!(one.header("x-request-id"), two.header("x-request-id"));
 }

@@ -4,6 +4,7 @@ mod failing;
 mod housekeeping;
 mod producers;
 mod reading;
+mod scanning;
 mod times;
 
 use std::path::Path;
