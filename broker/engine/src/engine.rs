@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::directory::{Directory, LogThreads};
 use crate::groups::Groups;
 use crate::metadata::{Metadata, RedbMetadata};
-use crate::partition::blocking;
+use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
 use crate::{maintenance, start};
 
@@ -276,7 +276,7 @@ impl Core {
         if let Some(threads) = &*self.log_threads.lock() {
             threads.hurry();
         }
-        partitions.iter().for_each(|partition| partition.shut());
+        partitions.iter().for_each(|partition| partition.shut(Shut::Closing));
         topics.iter().for_each(|topic| topic.wake_all());
         drop(self.log_threads.lock().take());
         if let Some(reason) = self.directory.fenced() {

@@ -16,7 +16,7 @@ use crate::OpenError;
 use crate::catalog::{Catalog, Topic, TopicState};
 use crate::directory::Directory;
 use crate::metadata::{Command, Metadata, Stage, TopicImage};
-use crate::partition::{Partition, PartitionSpec};
+use crate::partition::{Partition, PartitionSpec, Shut};
 
 /// Says that every log was closed cleanly. It is gone before any log is opened.
 const CLEAN_MARKER: &str = "clean-shutdown";
@@ -108,7 +108,7 @@ pub(crate) fn running(
 ) -> Arc<Topic> {
     for (slot, partition) in image.partitions.iter().zip(&partitions) {
         if let (Stage::Retiring, Some(partition)) = (slot.stage, partition) {
-            partition.shut();
+            partition.shut(Shut::Retiring);
         }
     }
     Arc::new(Topic::new(name.clone(), TopicState::new(image.clone(), config, partitions)))

@@ -16,7 +16,7 @@ use crate::Engine;
 use crate::catalog::{Topic, TopicState};
 use crate::engine::{Core, NODE};
 use crate::metadata::{Applied, Command, MetadataError, Refusal, Stage, TopicImage};
-use crate::partition::{Partition, blocking};
+use crate::partition::{Partition, Shut, blocking};
 use crate::start;
 
 /// A topic to be.
@@ -172,9 +172,17 @@ pub enum TopicError {
         /// Its high watermark.
         high_watermark: Offset,
     },
-    /// The disk fails or the engine is closing.
-    #[error("no changes are taken now: {0}")]
-    Unavailable(String),
+    /// The engine is closing.
+    #[error("the engine is closing")]
+    Closing,
+    /// The disk fails.
+    #[error("no changes are taken now: {reason}")]
+    Fenced {
+        /// What happened.
+        reason: String,
+        /// Whether the change, or a part of it, may hold all the same.
+        possible: bool,
+    },
 }
 
 impl Engine {
@@ -268,6 +276,19 @@ impl Engine {
 }
 
 impl Core {
+    /// The topic of this name, created if there is none.
+    pub(crate) async fn ensure_topic(self: &Arc<Self>, new: CreateTopic) -> Result<Arc<Topic>, TopicError> {
+        if let Some(topic) = self.catalog.get(&new.name) {
+            return Ok(topic);
+        }
+        let (core, name) = (self.clone(), new.name.clone());
+        match blocking(move || core.create_topic(new)).await {
+            // Another request was first.
+            Err(TopicError::Exists(_)) => self.catalog.get(&name).ok_or(TopicError::NotFound(name)),
+            other => other,
+        }
+    }
+
     /// Creates a topic, also one of the broker's own.
     pub(crate) fn create_topic(&self, new: CreateTopic) -> Result<Arc<Topic>, TopicError> {
         let CreateTopic { name, partitions, config: set } = new;
@@ -283,8 +304,8 @@ impl Core {
             Ok(partitions) => partitions,
             Err(error) => {
                 // What could not be made is taken back; if that fails too, the next start makes it.
-                drop(self.metadata.propose(&Command::DeleteTopic { name }));
-                return Err(self.fenced(&error));
+                let is_taken_back = self.metadata.propose(&Command::DeleteTopic { name }).is_ok();
+                return Err(self.fenced(&error, !is_taken_back));
             }
         };
         let topic = start::running(&name, &image, config, partitions.into_iter().map(Some).collect());
@@ -311,19 +332,22 @@ impl Core {
             config: change.config,
         })?;
         self.apply_image(&topic, image, config)?;
-        self.drop_empty(&topic)?;
+        // The change holds whatever becomes of the partitions that it lets go: housekeeping looks again.
+        if let Err(error) = self.drop_empty(&topic) {
+            tracing::warn!(topic = %topic.name(), %error, "its empty partitions could not be dropped");
+        }
         Ok(topic)
     }
 
     /// Makes what runs what metadata says.
     fn apply_image(&self, topic: &Topic, image: Arc<TopicImage>, config: TopicConfig) -> Result<(), TopicError> {
-        start::make_dirs(&self.directory, &image).map_err(|error| self.fenced(&error))?;
+        start::make_dirs(&self.directory, &image).map_err(|error| self.fenced(&error, true))?;
         let old = topic.state_full();
         let running = |index: u32| old.partition(PartitionIndex(index)).cloned();
         let missing = start::specs(&image, &config, 0, false).filter(|spec| running(spec.index.0).is_none()).collect();
         let opened: Result<Vec<_>, _> =
             start::in_parallel(missing, |spec| Partition::open(&self.directory, &spec)).into_iter().collect();
-        let mut opened = opened.map_err(|error| self.fenced(&error))?.into_iter();
+        let mut opened = opened.map_err(|error| self.fenced(&error, true))?.into_iter();
         let mut partitions = Vec::with_capacity(image.partitions.len());
         for (slot, index) in image.partitions.iter().zip(0..) {
             let partition = match (slot.stage, running(index)) {
@@ -332,7 +356,7 @@ impl Core {
                 (stage, Some(partition)) => {
                     let retiring = stage == Stage::Retiring;
                     let changed = partition.reconfigure(&config, retiring, slot.leader_epoch);
-                    changed.map_err(|error| self.fenced(&error))?;
+                    changed.map_err(|error| self.fenced(&error, true))?;
                     Some(partition)
                 }
             };
@@ -348,7 +372,7 @@ impl Core {
         let retiring = state.partitions().filter(|partition| partition.index().0 >= state.active_count);
         let empty: Vec<_> = retiring
             .filter(|partition| {
-                partition.shut();
+                partition.shut(Shut::Retiring);
                 partition.log_start() == partition.high_watermark()
             })
             .cloned()
@@ -362,7 +386,7 @@ impl Core {
         for partition in empty {
             partition.abandon();
             let removed = start::remove_dir(&**self.directory.storage(), partition.path());
-            removed.map_err(|error| self.fenced(&error))?;
+            removed.map_err(|error| self.fenced(&error, true))?;
         }
         Ok(())
     }
@@ -374,15 +398,16 @@ impl Core {
         topic.mark_deleted();
         self.catalog.remove(&topic);
         for partition in topic.state().partitions() {
-            partition.shut();
+            partition.shut(Shut::Deleted);
             partition.abandon();
         }
         topic.wake_all();
-        match start::remove_dir(&**self.directory.storage(), &self.directory.topic_dir(topic.id())) {
-            Ok(()) => {
-                self.propose(&Command::ForgetDeletion { id: topic.id() })?;
-            }
-            Err(error) => tracing::warn!(topic = %name, %error, "its directory stays until the next start"),
+        // The topic is gone whatever comes of its directory: the next start finishes what fails here.
+        let removed = start::remove_dir(&**self.directory.storage(), &self.directory.topic_dir(topic.id()));
+        if let Err(error) = removed {
+            tracing::warn!(topic = %name, %error, "its directory stays until the next start");
+        } else if let Err(error) = self.propose(&Command::ForgetDeletion { id: topic.id() }) {
+            tracing::warn!(topic = %name, %error, "its deletion is finished at the next start");
         }
         Ok(())
     }
@@ -409,7 +434,7 @@ impl Core {
             wanted.push((partition, *before));
         }
         let truncated = wanted.into_iter().map(|(partition, before)| {
-            let log_start_offset = partition.truncate_front(before).map_err(|error| self.fenced(&error))?;
+            let log_start_offset = partition.truncate_front(before).map_err(|error| self.fenced(&error, true))?;
             Ok(Truncated { partition: partition.index(), log_start_offset })
         });
         truncated.collect()
@@ -419,10 +444,10 @@ impl Core {
     pub(crate) fn begin_change(&self) -> Result<MutexGuard<'_, ()>, TopicError> {
         let changes = self.changes.lock();
         if self.is_closing() {
-            return Err(TopicError::Unavailable("the engine is closing".to_owned()));
+            return Err(TopicError::Closing);
         }
         match self.directory.fenced() {
-            Some(reason) => Err(TopicError::Unavailable(reason.to_owned())),
+            Some(reason) => Err(TopicError::Fenced { reason: reason.to_owned(), possible: false }),
             None => Ok(changes),
         }
     }
@@ -445,13 +470,13 @@ impl Core {
                 TopicError::PartitionCount { got, max: limits::PARTITIONS_MAX }
             }
             MetadataError::Refused(refusal @ Refusal::NotRetiring(_)) => unreachable!("changes are serial: {refusal}"),
-            MetadataError::Unavailable(reason) => self.fenced(&reason),
+            MetadataError::Unavailable { reason, possible } => self.fenced(&reason, possible),
         })
     }
 
     /// A disk that fails for one thing is not trusted with the next.
-    fn fenced(&self, error: &dyn std::fmt::Display) -> TopicError {
-        TopicError::Unavailable(self.directory.fence(error).to_string())
+    fn fenced(&self, error: &dyn std::fmt::Display, possible: bool) -> TopicError {
+        TopicError::Fenced { reason: self.directory.fence(error).to_string(), possible }
     }
 }
 

@@ -56,6 +56,11 @@ pub(crate) fn group_name(error: &NameError) -> Problem {
     Problem::new(ErrorCode::InvalidGroupName, error.to_string())
 }
 
+/// What a refusal of a failing disk says of its effect.
+pub(crate) fn effect(possible: bool) -> Effect {
+    if possible { Effect::Possible } else { Effect::None }
+}
+
 fn config(error: &ConfigError) -> Problem {
     let code = match error {
         ConfigError::Unknown { .. } => ErrorCode::UnknownConfig,
@@ -80,11 +85,13 @@ impl From<TopicError> for Refusal {
             TopicError::NoPartition { .. } => ErrorCode::InvalidOffset,
             TopicError::Repeated(_) => ErrorCode::InvalidField,
             TopicError::BeyondEnd { .. } => ErrorCode::InvalidOffset,
-            TopicError::Unavailable(_) => ErrorCode::LogFenced,
+            TopicError::Closing => ErrorCode::ShuttingDown,
+            TopicError::Fenced { .. } => ErrorCode::LogFenced,
         };
         let problem = Problem::new(code, error.to_string());
         Self(match error {
             TopicError::BeyondEnd { high_watermark, .. } => problem.with(|m| m.high_watermark = Some(high_watermark.0)),
+            TopicError::Fenced { possible, .. } => problem.effect(effect(possible)),
             TopicError::PartitionCount { .. } => problem.at("/partitions", error.to_string()),
             _ => problem,
         })
@@ -102,8 +109,10 @@ impl From<GroupError> for Refusal {
                     problem.at(format!("/offsets/{index}"), detail)
                 })
             }
-            GroupError::Unavailable { possible, .. } => Problem::new(ErrorCode::LogFenced, detail)
-                .effect(if possible { Effect::Possible } else { Effect::None }),
+            GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
+            GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
+            GroupError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
+            GroupError::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible)),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_extension::murmur2;
-use levada_log::{BatchBuilder, NewBatch, SequenceCheck};
+use levada_log::{BatchBuilder, NewBatch, SequenceCheck, StorageError};
 use levada_model::{
     Denied, GroupName, Offset, Operation, PartitionIndex, Principal, Record, Resource, Timestamp, TopicName, limits,
 };
@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::fetch::Reading;
-use crate::partition::{NewAppend, Partition, blocking};
+use crate::partition::{NewAppend, Partition};
 use crate::produce::landing;
 use crate::{AppendFault, CreateTopic, Engine, From, Isolation, TopicError};
 use key::OffsetKey;
@@ -54,7 +54,7 @@ pub struct CommittedOffset {
     pub committed_at: Timestamp,
 }
 
-/// Why a commit or a look-up was refused; nothing was committed.
+/// Why a commit or a look-up was refused; nothing was committed, if nothing else is said.
 #[derive(Debug, Error)]
 pub enum GroupError {
     /// Not allowed.
@@ -66,9 +66,18 @@ pub enum GroupError {
     /// Offsets were wrong, each at its place.
     #[error("{} of the offsets are wrong", .0.len())]
     Offsets(Vec<(usize, String)>),
-    /// The offsets cannot be written now; whether they may be on the disk all the same.
+    /// The engine is closing.
+    #[error("the engine is closing")]
+    Closing,
+    /// Too much waits for the group's partition; try again.
+    #[error("too many commits wait to be written")]
+    Overloaded,
+    /// What was committed before cannot be read.
+    #[error("the committed offsets cannot be read: {0}")]
+    Storage(StorageError),
+    /// The disk fails.
     #[error("offsets cannot be committed now: {reason}")]
-    Unavailable {
+    Fenced {
         /// What happened.
         reason: String,
         /// Whether the commit may hold all the same.
@@ -142,10 +151,12 @@ impl Engine {
             let (core, group) = (self.core.clone(), group.clone());
             // On a task of its own, so that the view learns of what the log took though the request is gone.
             let commit = tokio::spawn(async move { core.commit(group, commits, now).await });
-            commit.await.unwrap_or_else(|error| match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(unavailable("the runtime ends", true)),
-            })?;
+            match commit.await.map_err(tokio::task::JoinError::try_into_panic) {
+                Ok(committed) => committed?,
+                Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                // Nobody aborts it, so the runtime ends, and this future with it.
+                Err(Err(_)) => std::future::pending().await,
+            }
         }
         Ok(answer)
     }
@@ -211,26 +222,20 @@ impl Core {
     async fn view(&self, topic: &Topic, group: &GroupName) -> Result<&View, GroupError> {
         let partition = partition_of(topic, group);
         let view = self.groups.0[partition.index().0 as usize].get_or_try_init(|| View::load(&partition));
-        view.await.map_err(|error| unavailable(&error.to_string(), false))
+        view.await.map_err(GroupError::Storage)
     }
 
     /// The topic of committed offsets, created by the first commit.
     async fn offsets_topic(self: &Arc<Self>) -> Result<Arc<Topic>, GroupError> {
-        if let Some(topic) = self.catalog.get(&offsets_topic()) {
-            return Ok(topic);
-        }
         // Its records are kept for ever until topics are compacted.
         let config = BTreeMap::from([("retention.ms".to_owned(), json!(-1))]);
         let new = CreateTopic { name: offsets_topic(), partitions: limits::CONSUMER_OFFSETS_PARTITIONS, config };
-        let core = self.clone();
-        match blocking(move || core.create_topic(new)).await {
-            Ok(topic) => Ok(topic),
-            // Another commit was first.
-            Err(TopicError::Exists(name)) => {
-                self.catalog.get(&name).ok_or_else(|| unavailable("the engine is closing", false))
-            }
-            Err(error) => Err(unavailable(&error.to_string(), false)),
-        }
+        self.ensure_topic(new).await.map_err(|error| match error {
+            TopicError::Closing => GroupError::Closing,
+            // A topic without a commit says nothing of any group.
+            TopicError::Fenced { reason, .. } => GroupError::Fenced { reason, possible: false },
+            other => unreachable!("the broker's own topic is valid and never deleted: {other}"),
+        })
     }
 }
 
@@ -257,10 +262,12 @@ fn stands(topic: TopicName, partition: &Partition, committed: Offset, committed_
 }
 
 fn refused(fault: &AppendFault) -> GroupError {
-    let possible = matches!(fault, AppendFault::Fenced { possible: true, .. });
-    unavailable(&fault.to_string(), possible)
-}
-
-fn unavailable(reason: &str, possible: bool) -> GroupError {
-    GroupError::Unavailable { reason: reason.to_owned(), possible }
+    match fault {
+        AppendFault::Closing => GroupError::Closing,
+        AppendFault::Overloaded(_) => GroupError::Overloaded,
+        AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
+        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
+            unreachable!("a commit has no sequence, and its topic's partitions are never changed: {fault}")
+        }
+    }
 }

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use levada_log::RecordRef;
+use levada_log::{ReadError, RecordRef, StorageError};
 use levada_model::{GroupName, Offset, PartitionIndex, TopicId};
 use parking_lot::Mutex;
 
 use super::key::OffsetKey;
 use super::value::OffsetValue;
-use crate::FetchError;
 use crate::partition::Partition;
 
 /// Stored bytes that are read at once while loading.
@@ -31,13 +30,13 @@ pub(super) struct View(Mutex<HashMap<GroupName, Offsets>>);
 
 impl View {
     /// Reads the partition from its start to its end.
-    pub(super) async fn load(partition: &Arc<Partition>) -> Result<Self, FetchError> {
+    pub(super) async fn load(partition: &Arc<Partition>) -> Result<Self, StorageError> {
         let view = Self::default();
         let end = partition.high_watermark();
         let mut from = partition.log_start();
         while from < end {
             let chunk = partition.read(from, READ_BYTES, end).await.map_err(|error| match error {
-                levada_log::ReadError::Storage(error) => FetchError::Storage(error),
+                ReadError::Storage(error) => error,
                 other => unreachable!("the bounds are the partition's own: {other}"),
             })?;
             for gap in &chunk.gaps {
@@ -70,15 +69,10 @@ impl View {
     pub(super) fn put(&self, at: Offset, key: OffsetKey, value: Option<OffsetValue>) {
         let mut groups = self.0.lock();
         let offsets = groups.entry(key.group).or_default();
-        let entry = Entry { at, value };
-        offsets
-            .entry((key.topic, key.partition))
-            .and_modify(|old| {
-                if old.at < at {
-                    *old = Entry { at, value: entry.value.clone() };
-                }
-            })
-            .or_insert(entry);
+        let place = (key.topic, key.partition);
+        if offsets.get(&place).is_none_or(|old| old.at < at) {
+            offsets.insert(place, Entry { at, value });
+        }
     }
 
     /// All that a group has committed; none if it is unknown.

@@ -22,8 +22,8 @@ pub(crate) use store::RedbMetadata;
 
 /// The one way to change metadata.
 ///
-/// Duties: commands are applied one after another; when `propose` answers, the result is durable and [`image`]
-/// (Self::image) shows it; a refused command changes nothing; the same commands give the same image everywhere.
+/// Duties: commands are applied one after another; when `propose` answers, the result is durable and
+/// [`image`](Self::image) shows it; a refused command changes nothing; the same commands give the same image everywhere.
 pub(crate) trait Metadata: Send + Sync {
     /// Applies a command durably. Blocks for the disk.
     ///
@@ -41,7 +41,12 @@ pub(crate) enum MetadataError {
     /// The state does not allow it; nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It could not be made durable; it may show after a restart.
-    #[error("{0}")]
-    Unavailable(String),
+    /// It could not be made durable.
+    #[error("{reason}")]
+    Unavailable {
+        /// What happened.
+        reason: String,
+        /// Whether it may show after a restart.
+        possible: bool,
+    },
 }

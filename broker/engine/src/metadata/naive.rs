@@ -222,7 +222,10 @@ fn after_a_failed_write_nothing_more_is_taken() {
     let create = Command::DeleteTopic { name: TopicName::new("a").expect("within the rule") };
     assert!(matches!(metadata.propose(&create), Err(MetadataError::Refused(Refusal::NotFound(_)))));
     let take = Command::TakeProducerIds { count: 1 };
-    assert!(matches!(metadata.propose(&take), Err(MetadataError::Unavailable(_))));
+    assert!(matches!(metadata.propose(&take), Err(MetadataError::Unavailable { possible: true, .. })));
     disk.fail_sync(false);
-    assert!(matches!(metadata.propose(&take), Err(MetadataError::Unavailable(_))), "nobody knows what the disk holds");
+    assert!(
+        matches!(metadata.propose(&take), Err(MetadataError::Unavailable { possible: false, .. })),
+        "nobody knows what the disk holds"
+    );
 }

@@ -80,7 +80,8 @@ impl Metadata for RedbMetadata {
     fn propose(&self, command: &Command) -> Result<Applied, MetadataError> {
         let database = self.database.lock();
         if self.failed.load(Ordering::Acquire) {
-            return Err(MetadataError::Unavailable("an earlier change of the metadata failed".to_owned()));
+            let reason = "an earlier change of the metadata failed".to_owned();
+            return Err(MetadataError::Unavailable { reason, possible: false });
         }
         let old = self.image.load_full();
         let mut new = Image::clone(&old);
@@ -88,7 +89,8 @@ impl Metadata for RedbMetadata {
         if new != *old {
             persist(&database, &old, &new).map_err(|error| {
                 self.failed.store(true, Ordering::Release);
-                MetadataError::Unavailable(format!("the metadata could not be written: {error}"))
+                let reason = format!("the metadata could not be written: {error}");
+                MetadataError::Unavailable { reason, possible: true }
             })?;
             self.image.store(Arc::new(new));
         }

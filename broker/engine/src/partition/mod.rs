@@ -16,7 +16,7 @@ use levada_log::{LogOptions, LogReader, OpenError, PartitionLog, ReadChunk, Read
 use levada_model::{Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TimestampType, TopicConfig, TopicId};
 use parking_lot::{Condvar, Mutex};
 
-pub(crate) use queue::{Landed, Landings, NewAppend};
+pub(crate) use queue::{Landed, Landings, NewAppend, Shut};
 pub(crate) use tail::TailBudget;
 pub(crate) use waiters::{Bound, Waiter, Waiters};
 
@@ -204,14 +204,14 @@ impl Partition {
                 }
             }
         }
-        self.queue.lock().shut = retiring;
+        self.queue.lock().shut = retiring.then_some(Shut::Retiring);
         Ok(())
     }
 
     /// Takes no more appends, and comes back when all that were accepted are answered. Blocks.
-    pub(crate) fn shut(&self) {
+    pub(crate) fn shut(&self, why: Shut) {
         let mut queue = self.queue.lock();
-        queue.shut = true;
+        queue.shut = Some(why);
         while !queue.is_idle() {
             self.idle.wait(&mut queue);
         }

@@ -32,8 +32,8 @@ impl Partition {
         }
         let (pending, answer) = Pending::new(append);
         let mut queue = self.queue.lock();
-        if queue.shut {
-            return Err(AppendFault::Closed);
+        if let Some(shut) = queue.shut {
+            return Err(shut.fault(self.index));
         }
         if queue.push(pending).is_err() {
             return Err(AppendFault::Overloaded(self.index));
@@ -119,12 +119,12 @@ impl Partition {
     }
 
     fn serve_group(self: &Arc<Self>, log: Option<&mut PartitionLog>, group: VecDeque<Pending>) {
-        let fenced = self.directory.fenced().map(|reason| Arc::new(fenced(reason, false)));
-        let (Some(log), None) = (log, &fenced) else {
-            let fault = fenced.unwrap_or_else(|| Arc::new(AppendFault::Closed));
+        if let Some(reason) = self.directory.fenced() {
+            let fault = Arc::new(fenced(reason, false));
             group.into_iter().for_each(|pending| pending.refuse(&fault));
             return;
-        };
+        }
+        let log = log.expect("a log is closed when its partition is shut and idle");
         let now = self.directory.now();
         let mut staged = Staged::default();
         let answers: Vec<_> = group

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use levada_log::{BatchBuf, SequenceCheck};
-use levada_model::{Offset, Timestamp, limits};
+use levada_model::{Offset, PartitionIndex, Timestamp, limits};
 use tokio::sync::oneshot;
 
 use crate::AppendFault;
@@ -69,8 +69,30 @@ pub(super) struct Queue {
     offsets: u64,
     /// Someone serves the queue, or is on the way to.
     pub(super) served: bool,
-    /// Takes nothing more.
-    pub(super) shut: bool,
+    /// Takes nothing more, and why.
+    pub(super) shut: Option<Shut>,
+}
+
+/// Why a partition takes no more appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// The engine is closing.
+    Closing,
+    /// Its topic was deleted.
+    Deleted,
+    /// It is retiring.
+    Retiring,
+}
+
+impl Shut {
+    /// The answer to an append.
+    pub(super) fn fault(self, partition: PartitionIndex) -> AppendFault {
+        match self {
+            Self::Closing => AppendFault::Closing,
+            Self::Deleted => AppendFault::TopicDeleted,
+            Self::Retiring => AppendFault::Retiring(partition),
+        }
+    }
 }
 
 impl Queue {

@@ -21,7 +21,7 @@ pub use terms::{
 
 use crate::catalog::{Topic, TopicState};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
-use crate::{CreateTopic, Engine, TopicError};
+use crate::{CreateTopic, Engine};
 
 /// This node alone holds every partition.
 const IN_SYNC_REPLICAS: u32 = 1;
@@ -77,15 +77,15 @@ impl Engine {
     /// Gives out a producer id with epoch 0; never the same twice.
     ///
     /// # Errors
-    /// [`ProduceError::Unavailable`] when the metadata takes no changes.
+    /// [`ProduceError::Closing`] or [`ProduceError::Fenced`] when the metadata takes no changes.
     pub async fn init_producer(&self, who: &Principal) -> Result<(ProducerId, ProducerEpoch), ProduceError> {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
         if self.core.is_closing() {
-            return Err(ProduceError::Unavailable("the engine is closing".to_owned()));
+            return Err(ProduceError::Closing);
         }
         let core = self.core.clone();
         let id = blocking(move || core.producer_ids.give(&*core.metadata)).await;
-        let id = id.map_err(|error| ProduceError::Unavailable(error.to_string()))?;
+        let id = id.map_err(|error| ProduceError::Fenced(error.to_string()))?;
         Ok((id, ProducerEpoch(0)))
     }
 
@@ -102,16 +102,8 @@ impl Engine {
             return Err(ProduceError::NotFound(name.clone()));
         }
         self.core.authorize(who, Operation::Create, Resource::Topic(name))?;
-        let (core, new) =
-            (self.core.clone(), CreateTopic { name: name.clone(), partitions: 1, config: BTreeMap::new() });
-        match blocking(move || core.create_topic(new)).await {
-            Ok(topic) => Ok(topic),
-            // Another request was first.
-            Err(TopicError::Exists(_)) => {
-                self.core.catalog.get(name).ok_or_else(|| ProduceError::NotFound(name.clone()))
-            }
-            Err(error) => Err(ProduceError::AutoCreate(error.to_string())),
-        }
+        let new = CreateTopic { name: name.clone(), partitions: 1, config: BTreeMap::new() };
+        self.core.ensure_topic(new).await.map_err(ProduceError::AutoCreate)
     }
 
     /// What can be wrong with the request as a whole.
@@ -156,8 +148,7 @@ struct SentRequest {
 impl SentRequest {
     /// Waits for the owners; not with [`Acks::None`].
     async fn answers(self) -> Produced {
-        let fault = Arc::new(AppendFault::Closed);
-        let mut records: Vec<Result<Placed, _>> = self.given.iter().map(|_| Err(fault.clone())).collect();
+        let mut records = vec![None; self.given.len()];
         let mut duplicate = true;
         for part in self.parts {
             let landed = match part.answer {
@@ -168,9 +159,10 @@ impl SentRequest {
             duplicate &= matches!(landed, Ok(Some(Landed { duplicate: true, .. })));
             for (i, place) in part.places.into_iter().enumerate() {
                 let sent_at = self.given[place].ok_or(self.now);
-                records[place] = landed.clone().map(|landed| placed(part.partition, landed, i as u64, sent_at));
+                records[place] = Some(landed.clone().map(|landed| placed(part.partition, landed, i as u64, sent_at)));
             }
         }
+        let records = records.into_iter().map(|placed| placed.expect("every record went to a partition")).collect();
         Produced { records, duplicate }
     }
 }

@@ -6,6 +6,8 @@ use bytes::BytesMut;
 use levada_model::{Denied, Offset, PartitionIndex, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, TopicName};
 use thiserror::Error;
 
+use crate::TopicError;
+
 /// When a produce is answered (Kafka's `acks`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acks {
@@ -151,9 +153,15 @@ pub enum AppendFault {
         /// Whether the records may come back after a restart.
         possible: bool,
     },
-    /// The engine is closing, or meanwhile the topic was deleted or the partition began to retire.
-    #[error("the partition takes no more records")]
-    Closed,
+    /// The engine is closing; nothing was stored.
+    #[error("the engine is closing")]
+    Closing,
+    /// The topic was deleted meanwhile; nothing was stored.
+    #[error("the topic was deleted")]
+    TopicDeleted,
+    /// The partition began to retire meanwhile; nothing was stored.
+    #[error("partition {0} is retiring and takes no new records")]
+    Retiring(PartitionIndex),
 }
 
 /// Why a whole produce was refused; nothing was stored.
@@ -195,11 +203,14 @@ pub enum ProduceError {
     },
     /// The topic could not be created on the fly.
     #[error("the topic could not be created: {0}")]
-    AutoCreate(String),
+    AutoCreate(TopicError),
     /// The producer id was never given out.
     #[error("producer id {0} was not given out by this cluster")]
     UnknownProducer(ProducerId),
-    /// Nothing is taken now: the disk fails or the engine is closing.
-    #[error("nothing is taken now: {0}")]
-    Unavailable(String),
+    /// The engine is closing.
+    #[error("the engine is closing")]
+    Closing,
+    /// The disk fails, so no producer id is given out.
+    #[error("no producer id is given out now: {0}")]
+    Fenced(String),
 }

@@ -146,7 +146,8 @@ async fn closing_answers_what_was_accepted_and_refuses_the_rest() {
     closing.await.expect("closed").expect("cleanly");
     assert_eq!((first.await.expect("stored"), second.await.expect("stored")), (vec![0], vec![1]));
     let late = engine.produce(&me(), &name("t"), request(vec![record("", "late")])).await.expect("answered");
-    assert!(late.records[0].is_err());
+    let fault = late.records[0].as_ref().expect_err("too late");
+    assert!(matches!(**fault, levada_engine::AppendFault::Closing), "{fault}");
     assert!(fetch(&engine, "t", 0, From::Earliest).await.is_err());
     assert_eq!(all(&bench.with(gate).open(), "t", 0, 0).await.len(), 2);
 }

@@ -251,7 +251,7 @@ async fn appends_that_meet_a_deletion_are_answered() {
     deletion.await.expect("deleted").expect("deleted");
     match &held.await.expect("answered").records[0] {
         Ok(_) => {}
-        Err(fault) => assert!(matches!(**fault, AppendFault::Closed)),
+        Err(fault) => assert!(matches!(**fault, AppendFault::TopicDeleted)),
     }
 }
 

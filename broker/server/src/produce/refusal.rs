@@ -1,10 +1,10 @@
 //! The engine's errors of a produce as problems.
 
-use levada_api::{Effect, ErrorCode, Problem, RecordsFault};
+use levada_api::{ErrorCode, Problem, RecordsFault};
 use levada_engine::{AppendFault, ProduceError, RecordFault};
 use levada_log::AppendError;
 
-use crate::refusal::denied;
+use crate::refusal::{Refusal, denied, effect};
 
 /// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
 pub(super) type Place = fn(usize) -> Option<String>;
@@ -53,7 +53,10 @@ pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::OnePartition(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("", detail),
         ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
-        ProduceError::AutoCreate(_) | ProduceError::Unavailable(_) => Problem::new(ErrorCode::LogFenced, detail),
+        // No record was stored; the topic may be there all the same, which harms no retry.
+        ProduceError::AutoCreate(error) => Problem { detail, ..Refusal::from(error).0 },
+        ProduceError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
+        ProduceError::Fenced(_) => Problem::new(ErrorCode::LogFenced, detail).effect(effect(false)),
         ProduceError::UnknownProducer(_) => Problem::new(ErrorCode::UnknownProducer, detail),
     }
 }
@@ -103,11 +106,10 @@ pub(super) fn append(fault: &AppendFault) -> Problem {
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
         AppendFault::Overloaded(_) => Problem::new(ErrorCode::Overloaded, detail),
-        AppendFault::Fenced { possible, .. } => {
-            let effect = if *possible { Effect::Possible } else { Effect::None };
-            Problem::new(ErrorCode::LogFenced, detail).effect(effect)
-        }
-        AppendFault::Closed => Problem::new(ErrorCode::ShuttingDown, detail),
+        AppendFault::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(*possible)),
+        AppendFault::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
+        AppendFault::TopicDeleted => Problem::new(ErrorCode::TopicNotFound, detail),
+        AppendFault::Retiring(_) => Problem::new(ErrorCode::PartitionRetiring, detail),
     }
 }
 
