@@ -6,12 +6,11 @@ use bytes::BytesMut;
 use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
 use levada_model::{Compression, Timestamp, TimestampType, TopicConfig, limits};
 
-use super::{
-    Acks, BatchesRequest, Produced, blocking_if_large, check_partition, check_record, check_replicas, landings, placed,
-};
+use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
 use crate::ProduceError;
 use crate::catalog::TopicState;
 use crate::engine::Core;
+use crate::heavy::{Work, compute};
 use crate::partition::{Landings, NewAppend};
 use crate::producer_ids::ProducerIds;
 
@@ -61,9 +60,10 @@ struct Checked {
 
 async fn check(core: &Arc<Core>, state: &Arc<TopicState>, bytes: BytesMut) -> Result<Checked, ProduceError> {
     let packed = BatchHeader::parse(&bytes).is_ok_and(|header| header.compression() != Compression::None);
+    let work = if packed { Work::Unpack } else { Work::Check };
     let now = core.directory.now();
     let (core, state) = (core.clone(), state.clone());
-    blocking_if_large(bytes.len(), packed, move || check_all(&core.producer_ids, &state.config, bytes, now)).await
+    compute(work, bytes.len(), move || check_all(&core.producer_ids, &state.config, bytes, now)).await
 }
 
 fn check_all(

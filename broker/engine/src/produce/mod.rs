@@ -20,15 +20,12 @@ pub use terms::{
 };
 
 use crate::catalog::{Topic, TopicState};
+use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
 
 /// This node alone holds every partition.
 const IN_SYNC_REPLICAS: u32 = 1;
-/// Records of more bytes are checked and built on a thread that may block.
-const INLINE_BYTES_MAX: usize = 1 << 20;
-/// Likewise where there is something to pack or unpack.
-const INLINE_PACKED_BYTES_MAX: usize = 64 << 10;
 /// Lengths and deltas of a record in a batch, at most but for huge ones: room to reserve.
 const RECORD_OVERHEAD_BYTES: usize = 24;
 /// Lengths of a header in a batch, likewise.
@@ -56,10 +53,9 @@ impl Engine {
         }
         let placements = place(&topic, &state, &request);
         let producer = producer(who, &topic, &request.once);
-        let packed = state.config.compression != Compression::None;
-        let size_bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
-        let send = move || send(&state, request, &placements, producer, now);
-        let sent = blocking_if_large(size_bytes, packed, send).await;
+        let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
+        let bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
+        let sent = compute(work, bytes, move || send(&state, request, &placements, producer, now)).await;
         Ok(sent.answers().await)
     }
 
@@ -128,17 +124,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// Runs work over so many bytes of records, on a thread that may block if they are many: a worker of the runtime is not
-/// held for long. `packed` is whether the work packs or unpacks them.
-async fn blocking_if_large<T: Send + 'static>(
-    size_bytes: usize,
-    packed: bool,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> T {
-    let inline_bytes_max = if packed { INLINE_PACKED_BYTES_MAX } else { INLINE_BYTES_MAX };
-    if size_bytes <= inline_bytes_max { work() } else { blocking(work).await }
 }
 
 /// The producer id, epoch and sequence of a request's batches, and how its partitions judge them.
