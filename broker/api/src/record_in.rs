@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::depth::is_deeper_than;
+use crate::strict::{pointer_token, without_place};
 
 /// A record that a producer sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,19 +100,12 @@ fn not_utf8(body: &[u8], at: usize) -> RecordsFault {
 fn explain(text: &str, path: &Path, error: &serde_json::Error) -> RecordsFault {
     if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
         return RecordsFault::Malformed {
-            detail: without_place(&syntax),
+            detail: without_place(&syntax.to_string()),
             line: syntax.line(),
             column: syntax.column(),
         };
     }
-    RecordsFault::Unacceptable { pointer: path.pointer(), detail: without_place(error) }
-}
-
-/// The error's text less its place, which is told apart.
-fn without_place(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+    RecordsFault::Unacceptable { pointer: path.pointer(), detail: without_place(&error.to_string()) }
 }
 
 /// Where the parser stands; left as it is when something is wrong.
@@ -144,7 +138,7 @@ impl Path {
             pointer.push('/');
             match step {
                 Step::Index(index) => pointer.push_str(&index.to_string()),
-                Step::Member(name) => pointer.push_str(&name.replace('~', "~0").replace('/', "~1")),
+                Step::Member(name) => pointer.push_str(&pointer_token(name)),
             }
         }
         pointer

@@ -29,6 +29,16 @@ pub enum AcksWord {
 }
 
 impl AcksWord {
+    /// The word as it stands in a query.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Leader => "leader",
+            Self::None => "none",
+        }
+    }
+
     /// # Errors
     /// When it is no such word.
     pub fn read(text: &str) -> Result<Self, UnknownWord> {
@@ -136,5 +146,8 @@ mod tests {
         same(&["read_committed", "read_uncommitted"], IsolationWord::read);
         same(&["text", "base64"], FormatWord::read);
         assert_eq!(json!(AcksWord::default()), "all");
+        for word in [AcksWord::All, AcksWord::Leader, AcksWord::None] {
+            assert_eq!(AcksWord::read(word.as_str()), Ok(word));
+        }
     }
 }

@@ -67,7 +67,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 }
 
 /// Takes off serde_json's " at line 1 column 20": the pointer says it better.
-fn without_place(text: &str) -> String {
+pub(crate) fn without_place(text: &str) -> String {
     text.rfind(" at line ").map_or(text, |at| &text[..at]).to_owned()
 }
 

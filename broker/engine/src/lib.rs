@@ -9,6 +9,7 @@ mod directory;
 mod engine;
 mod fetch;
 mod groups;
+mod heavy;
 mod maintenance;
 mod metadata;
 mod partition;
@@ -21,6 +22,7 @@ mod topics;
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
 pub use groups::{CommittedOffset, GroupError, OffsetCommit};
+pub use heavy::{Work, compute};
 pub use produce::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
 };

@@ -50,11 +50,10 @@ impl AppState {
         })
     }
 
-    /// The engine once it takes writes, or why it does not.
-    pub(crate) fn ready(&self) -> Result<&Engine, Problem> {
-        let engine = self.engine()?;
-        match engine.health() {
-            Health::Serving => Ok(engine),
+    /// Whether writes are taken, or why not.
+    pub(crate) fn ready(&self) -> Result<(), Problem> {
+        match self.engine()?.health() {
+            Health::Serving => Ok(()),
             Health::Fenced { reason } => Err(Problem::new(ErrorCode::LogFenced, reason)),
             Health::Closing => Err(Problem::new(ErrorCode::ShuttingDown, "the broker is shutting down")),
         }

@@ -10,13 +10,10 @@ use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check
 use crate::ProduceError;
 use crate::catalog::TopicState;
 use crate::engine::Core;
-use crate::partition::{Landings, NewAppend, blocking};
+use crate::heavy::{Work, compute};
+use crate::partition::{Landings, NewAppend};
 use crate::producer_ids::ProducerIds;
 
-/// Larger bodies are checked on a thread that may block, so that a worker of the runtime is not held.
-const INLINE_BYTES_MAX: usize = 1 << 20;
-/// Likewise for bodies with something to unpack.
-const INLINE_PACKED_BYTES_MAX: usize = 64 << 10;
 /// What a record costs in a batch besides key, value and headers, at most.
 const RECORD_OVERHEAD_BYTES_MAX: usize = 40 + limits::RECORD_HEADERS_MAX * 10;
 
@@ -63,13 +60,10 @@ struct Checked {
 
 async fn check(core: &Arc<Core>, state: &Arc<TopicState>, bytes: BytesMut) -> Result<Checked, ProduceError> {
     let packed = BatchHeader::parse(&bytes).is_ok_and(|header| header.compression() != Compression::None);
-    let inline = if packed { INLINE_PACKED_BYTES_MAX } else { INLINE_BYTES_MAX };
+    let work = if packed { Work::Unpack } else { Work::Check };
     let now = core.directory.now();
-    if bytes.len() <= inline {
-        return check_all(&core.producer_ids, &state.config, bytes, now);
-    }
     let (core, state) = (core.clone(), state.clone());
-    blocking(move || check_all(&core.producer_ids, &state.config, bytes, now)).await
+    compute(work, bytes.len(), move || check_all(&core.producer_ids, &state.config, bytes, now)).await
 }
 
 fn check_all(

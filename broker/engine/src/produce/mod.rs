@@ -9,8 +9,8 @@ use std::sync::Arc;
 use levada_extension::{Partitioner, check_partitions};
 use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck, derived_producer_id};
 use levada_model::{
-    Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Resource, Sequence, Timestamp, TimestampType,
-    TopicConfig, TopicName, limits,
+    Compression, Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Resource, Sequence, Timestamp,
+    TimestampType, TopicConfig, TopicName, limits,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
@@ -20,6 +20,7 @@ pub use terms::{
 };
 
 use crate::catalog::{Topic, TopicState};
+use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
 
@@ -42,19 +43,19 @@ impl Engine {
         request: ProduceRequest,
     ) -> Result<Produced, ProduceError> {
         let topic = self.writable(who, topic).await?;
-        let sent = {
-            let state = topic.state();
-            check_replicas(&state, request.acks)?;
-            self.check_shape(&state, &request)?;
-            let now = self.core.directory.now();
-            let faults = check_records(&state, &request.records, now);
-            if !faults.is_empty() {
-                return Err(ProduceError::Records(faults));
-            }
-            let placements = place(&topic, &state, &request);
-            let producer = producer(who, &topic, &request.once);
-            send(&state, request, &placements, producer, now)
-        };
+        let state = topic.state_full();
+        check_replicas(&state, request.acks)?;
+        self.check_shape(&state, &request)?;
+        let now = self.core.directory.now();
+        let faults = check_records(&state, &request.records, now);
+        if !faults.is_empty() {
+            return Err(ProduceError::Records(faults));
+        }
+        let placements = place(&topic, &state, &request);
+        let producer = producer(who, &topic, &request.once);
+        let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
+        let bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
+        let sent = compute(work, bytes, move || send(&state, request, &placements, producer, now)).await;
         Ok(sent.answers().await)
     }
 

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use levada_api::{ErrorCode, Problem};
+use levada_engine::{Work, compute};
 use tokio::time::timeout;
 
 use super::unpack::{Damaged, Encoding, Unpacker};
@@ -38,7 +39,9 @@ impl FromRequest<AppState> for BodyBytes {
         }
         let wire = collect(body, limits).await?;
         let Some(encoding) = encoding else { return Ok(Self(wire)) };
-        Ok(Self(unpack_whole(&wire, encoding, limits.bytes_max)?.freeze()))
+        let size_bytes = wire.len();
+        let unpack = move || unpack_whole(&wire, encoding, limits.bytes_max);
+        Ok(Self(compute(Work::Unpack, size_bytes, unpack).await?.freeze()))
     }
 }
 

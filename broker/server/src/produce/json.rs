@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use levada_api::parse_records;
-use levada_engine::{Once, ProduceRecord, ProduceRequest};
+use levada_engine::{Once, ProduceRecord, ProduceRequest, Work, compute};
 use sha2::{Digest, Sha256};
 
 use super::answer::{self, Asked};
@@ -30,8 +30,12 @@ pub(super) async fn produce(
     let trace = Trace::of(headers);
 
     let BodyBytes(body) = BodyBytes::from_request(request, state).await?;
-    let parsed = parse_records(&body).map_err(refusal::body)?;
-    let once = once.of_body(|| Sha256::digest(&body).into());
+    let size_bytes = body.len();
+    let parse = move || {
+        let parsed = parse_records(&body)?;
+        Ok((parsed, once.of_body(|| Sha256::digest(&body).into())))
+    };
+    let (parsed, once) = compute(Work::Parse, size_bytes, parse).await.map_err(refusal::body)?;
     let asked = Asked { acks, by_key: matches!(once, Once::Key { .. }) };
     let records = parsed.into_iter().map(|mut sent| {
         trace.mark(&mut sent.record);

@@ -34,7 +34,6 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Whose records go where.
-#[derive(Clone)]
 struct Target {
     engine: Engine,
     who: Principal,

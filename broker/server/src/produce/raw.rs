@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use levada_api::media::JSON;
 use levada_api::{AcksWord, RawAnswer};
-use levada_engine::{Once, ProduceRecord, ProduceRequest};
+use levada_engine::{Once, ProduceRecord, ProduceRequest, Work, compute};
 use levada_model::{Header, Record, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -78,8 +78,13 @@ pub(super) async fn produce_raw(
     let kept = kept_headers(headers);
 
     let BodyBytes(body) = BodyBytes::from_request(request, &state).await?;
-    let mut sent = ProduceRecord { record: Record { key, value: Some(body), headers: kept }, timestamp, partition };
-    let once = once.of_body(|| digest(&sent));
+    let sent = ProduceRecord { record: Record { key, value: Some(body), headers: kept }, timestamp, partition };
+    let size_bytes = sent.record.size_bytes();
+    let digest = move || {
+        let once = once.of_body(|| digest(&sent));
+        (sent, once)
+    };
+    let (mut sent, once) = compute(Work::Parse, size_bytes, digest).await;
     // A retry may belong to another trace, so the trace is no part of what the digest is of.
     trace.mark(&mut sent.record);
     let asked = Asked { acks, by_key: matches!(once, Once::Key { .. }) };
