@@ -135,12 +135,18 @@ fn is_same_origin(origin: &HeaderValue, host: &Authority) -> bool {
 }
 
 fn checked_host(text: &str) -> Result<String, StartError> {
-    let valid = Authority::try_from(text).is_ok_and(|named| !named.as_str().contains(['@', '*']));
+    let valid =
+        Authority::try_from(text).is_ok_and(|named| !named.as_str().contains(['@', '*']) && has_sound_port(&named));
     if valid {
         Ok(text.to_ascii_lowercase())
     } else {
         Err(StartError::option("--allowed-hosts", text, "is not a host or host:port, such as broker.example.org:8080"))
     }
+}
+
+/// Whether the port, if there is one, is a number that a socket can have; the parser of names takes any digits.
+fn has_sound_port(named: &Authority) -> bool {
+    named.as_str() == named.host() || named.port_u16().is_some_and(|port| port > 0)
 }
 
 /// An origin as browsers write it (RFC 6454 §6.2), so that comparing bytes is enough.
@@ -156,7 +162,7 @@ fn checked_origin(text: &str) -> Result<HeaderValue, StartError> {
     let default_port = if text.starts_with("https") { ":443" } else { ":80" };
     let authority = Authority::try_from(named).map_err(|_| refused(example))?;
     let odd = |c: char| c.is_ascii_uppercase() || matches!(c, '@' | '*');
-    if authority.as_str().contains(odd) || authority.host().is_empty() {
+    if authority.as_str().contains(odd) || authority.host().is_empty() || !has_sound_port(&authority) {
         return Err(refused(example));
     }
     if named.ends_with(default_port) {
@@ -283,11 +289,14 @@ mod tests {
             "http://a:80",
             "https://u@a",
             "http://a b",
+            "http://a.b:99999",
+            "http://a.b:0",
+            "http://a.b:",
         ] {
             let error = gate(&[], &[origin]).expect_err(origin).to_string();
             assert!(error.starts_with("--allowed-origins"), "{error}");
         }
-        for host in ["", "*", "http://a", "a/b", "u@a"] {
+        for host in ["", "*", "http://a", "a/b", "u@a", "a:65536", "a:0", "a:"] {
             let error = gate(&[host], &[]).expect_err(host).to_string();
             assert!(error.starts_with("--allowed-hosts"), "{error}");
         }

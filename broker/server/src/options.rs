@@ -1,10 +1,29 @@
 //! What a server is told at its start, with every default in one place.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use levada_model::limits::{BODY_BYTES_MAX, PRODUCER_EXPIRATION_MS};
+use tokio::sync::Semaphore;
+
+use crate::start::StartError;
+
+/// Most bytes of a body that may be allowed: batches count their bytes in 31 bits.
+const BODY_BYTES_CEILING: usize = i32::MAX as usize;
+/// Most headers that may be allowed. hyper is told a multiple of it, and the table of headers ends (with a panic) at
+/// 24,576.
+const HEADERS_CEILING: usize = 4_096;
+/// Most bytes of a head that may be allowed: they are buffered for each connection.
+const HEADER_BYTES_CEILING: usize = 16 << 20;
+/// Longest linger: each produce waits so long.
+const LINGER_CEILING: Duration = Duration::from_secs(60);
+/// Longest of the other times: a hundred years, which every clock can still count.
+const TIME_CEILING: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// The smallest time that an option can name.
+const MS: Duration = Duration::from_millis(1);
 
 /// What `levada serve` is told.
 #[derive(Clone, Debug)]
@@ -74,5 +93,94 @@ impl ServeOptions {
     #[must_use]
     pub fn creates_topics(&self) -> bool {
         self.auto_create_topics.unwrap_or(self.listen.ip().is_loopback())
+    }
+
+    /// Refuses numbers and times that no server can run with. Names of hosts and origins are the gate's to read.
+    ///
+    /// # Errors
+    /// The first option that is wrong, by its name.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        number("--max-body-bytes", self.max_body_bytes, 1..=BODY_BYTES_CEILING)?;
+        number("--max-connections", self.max_connections, 1..=Semaphore::MAX_PERMITS.min(u32::MAX as usize))?;
+        number("--max-headers", self.max_headers, 1..=HEADERS_CEILING)?;
+        number("--max-header-bytes", self.max_header_bytes, 1..=HEADER_BYTES_CEILING)?;
+        time("--header-timeout-ms", self.header_timeout, MS..=TIME_CEILING)?;
+        time("--body-timeout-ms", self.body_timeout, MS..=TIME_CEILING)?;
+        time("--idle-timeout-ms", self.idle_timeout, MS..=TIME_CEILING)?;
+        time("--producer-id-expiration-ms", self.producer_expiration, MS..=TIME_CEILING)?;
+        time("--maintenance-interval-ms", self.maintenance_interval, MS..=TIME_CEILING)?;
+        time("--linger-ms", self.linger, Duration::ZERO..=LINGER_CEILING)?;
+        time("--sse-heartbeat-ms", self.sse_heartbeat, MS..=TIME_CEILING)?;
+        time("--shutdown-timeout-ms", self.shutdown_timeout, MS..=TIME_CEILING)
+    }
+}
+
+fn number(name: &'static str, value: usize, taken: RangeInclusive<usize>) -> Result<(), StartError> {
+    if taken.contains(&value) { Ok(()) } else { Err(outside(name, value, taken.start(), taken.end())) }
+}
+
+fn time(name: &'static str, value: Duration, taken: RangeInclusive<Duration>) -> Result<(), StartError> {
+    let ms = Duration::as_millis;
+    if taken.contains(&value) { Ok(()) } else { Err(outside(name, ms(&value), ms(taken.start()), ms(taken.end()))) }
+}
+
+fn outside(name: &'static str, value: impl Display, least: impl Display, most: impl Display) -> StartError {
+    StartError::option(name, &value.to_string(), &format!("is not a number from {least} to {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Change = fn(&mut ServeOptions);
+
+    #[test]
+    fn the_defaults_and_the_edges_are_taken() {
+        let taken: [Change; 5] = [
+            |_| {},
+            |o| (o.max_body_bytes, o.max_connections, o.max_headers, o.max_header_bytes) = (1, 1, 1, 1),
+            |o| (o.max_headers, o.max_body_bytes) = (HEADERS_CEILING, BODY_BYTES_CEILING),
+            |o| (o.linger, o.maintenance_interval, o.shutdown_timeout) = (LINGER_CEILING, MS, MS),
+            |o| (o.header_timeout, o.producer_expiration) = (TIME_CEILING, TIME_CEILING),
+        ];
+        for change in taken {
+            let mut options = ServeOptions::default();
+            change(&mut options);
+            options.check().expect("it is taken");
+        }
+    }
+
+    #[test]
+    fn each_nonsense_number_or_time_is_refused_by_its_name() {
+        let refused: [(&str, Change, Change); 12] = [
+            ("--max-body-bytes", |o| o.max_body_bytes = 0, |o| o.max_body_bytes = usize::MAX),
+            ("--max-connections", |o| o.max_connections = 0, |o| o.max_connections = usize::MAX),
+            ("--max-headers", |o| o.max_headers = 0, |o| o.max_headers = 4_097),
+            ("--max-header-bytes", |o| o.max_header_bytes = 0, |o| o.max_header_bytes = usize::MAX),
+            ("--header-timeout-ms", |o| o.header_timeout = Duration::ZERO, |o| o.header_timeout = Duration::MAX),
+            ("--body-timeout-ms", |o| o.body_timeout = Duration::ZERO, |o| o.body_timeout = Duration::MAX),
+            ("--idle-timeout-ms", |o| o.idle_timeout = Duration::ZERO, |o| o.idle_timeout = Duration::MAX),
+            (
+                "--producer-id-expiration-ms",
+                |o| o.producer_expiration = Duration::ZERO,
+                |o| o.producer_expiration = Duration::MAX,
+            ),
+            (
+                "--maintenance-interval-ms",
+                |o| o.maintenance_interval = Duration::ZERO,
+                |o| o.maintenance_interval = Duration::MAX,
+            ),
+            ("--linger-ms", |o| o.linger = Duration::from_secs(61), |o| o.linger = Duration::MAX),
+            ("--sse-heartbeat-ms", |o| o.sse_heartbeat = Duration::ZERO, |o| o.sse_heartbeat = Duration::MAX),
+            ("--shutdown-timeout-ms", |o| o.shutdown_timeout = Duration::ZERO, |o| o.shutdown_timeout = Duration::MAX),
+        ];
+        for (option, small, large) in refused {
+            for change in [small, large] {
+                let mut options = ServeOptions::default();
+                change(&mut options);
+                let error = options.check().expect_err(option).to_string();
+                assert!(error.starts_with(&format!("{option}: ")), "{option}: {error}");
+            }
+        }
     }
 }

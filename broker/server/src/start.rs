@@ -81,7 +81,7 @@ pub enum ShutdownError {
     #[error(transparent)]
     Close(#[from] CloseError),
     /// The logs were not closed in time.
-    #[error("the logs were not closed within --shutdown-timeout")]
+    #[error("the logs were not closed within --shutdown-timeout-ms")]
     TimedOut,
 }
 
@@ -116,8 +116,9 @@ pub async fn start_with(
     options: ServeOptions,
     open: impl FnOnce(EngineOptions) -> Result<Engine, OpenError> + Send + 'static,
 ) -> Result<Server, StartError> {
+    options.check()?;
     let gate = Gate::new(&options)?;
-    let connections_max = connections_max(&options)?;
+    let connections_max = u32::try_from(options.max_connections).expect("the options were checked");
     let lock = Arc::new(lock(&options.data_dir)?);
     raise_file_limit();
     let listen_error = |source| StartError::Listen { address: options.listen, source };
@@ -217,13 +218,6 @@ impl Server {
         let all = self.permits.acquire_many(self.connections_max).await;
         drop(all.expect("the semaphore is never closed"));
     }
-}
-
-fn connections_max(options: &ServeOptions) -> Result<u32, StartError> {
-    let most = options.max_connections;
-    u32::try_from(most).ok().filter(|most| *most > 0 && (*most as usize) <= Semaphore::MAX_PERMITS).ok_or_else(|| {
-        StartError::option("--max-connections", &most.to_string(), "is not a number of connections from 1 on")
-    })
 }
 
 fn lock(dir: &Path) -> Result<File, StartError> {
