@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::StorageError;
@@ -95,6 +96,13 @@ pub enum ReadError {
 }
 
 impl StorageError {
+    /// Whether no file descriptor was free (EMFILE, ENFILE): nothing is wrong with the disk, and it may pass.
+    #[must_use]
+    pub fn is_out_of_files(&self) -> bool {
+        let code = self.source.raw_os_error();
+        [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
+    }
+
     /// Names the operation and the path of a failed call; made for `map_err`.
     pub(crate) fn at(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.display().to_string();
