@@ -1,21 +1,25 @@
 //! The topics that run on this node: what metadata says of them, and their partitions. Readers look them up without a
 //! lock; changes are made one after another by `topics`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use levada_extension::Murmur2;
 use levada_model::{PartitionIndex, TopicConfig, TopicId, TopicName};
+use uuid::Uuid;
 
 use crate::metadata::TopicImage;
 use crate::partition::{Partition, Waiters};
 
+/// Partitions of a topic that is created by producing to it.
+pub(crate) const TO_BE_PARTITIONS: u32 = 1;
+
 /// All topics.
 #[derive(Clone, Default)]
 pub(crate) struct Topics {
-    by_name: std::collections::BTreeMap<TopicName, Arc<Topic>>,
+    by_name: BTreeMap<TopicName, Arc<Topic>>,
     by_id: HashMap<TopicId, Arc<Topic>>,
 }
 
@@ -159,6 +163,14 @@ impl Topic {
 }
 
 impl TopicState {
+    /// A topic as producing to it would create it, to check a request against before that is done.
+    pub(crate) fn to_be() -> Self {
+        let image =
+            TopicImage { id: TopicId(Uuid::nil()), version: 0, config: BTreeMap::new(), partitions: Vec::new() };
+        let config = TopicConfig::new(&image.config).expect("the defaults are settings that may be");
+        Self { image: Arc::new(image), config, active_count: TO_BE_PARTITIONS, partitions: Vec::new() }
+    }
+
     /// What metadata says, with the partitions that run.
     pub(crate) fn new(image: Arc<TopicImage>, config: TopicConfig, partitions: Vec<Option<Arc<Partition>>>) -> Self {
         Self { active_count: image.active_count(), image, config, partitions }

@@ -44,9 +44,16 @@ pub(crate) fn run(core: &Core) {
             if core.is_closing() || core.directory.fenced().is_some() {
                 return;
             }
-            if let Err(error) = partition.maintain(now) {
-                core.directory.fence(&error);
-                return;
+            match partition.maintain(now) {
+                // The next round does it; meanwhile others may let go of files.
+                Err(error) if error.is_out_of_files() => {
+                    tracing::warn!(path = %partition.path().display(), %error, "housekeeping is put off");
+                }
+                Err(error) => {
+                    core.directory.fence(&error);
+                    return;
+                }
+                Ok(_) => (),
             }
         }
         let retiring = state.partitions().any(|partition| partition.index().0 >= state.active_count);

@@ -175,6 +175,9 @@ pub enum TopicError {
     /// The engine is closing.
     #[error("the engine is closing")]
     Closing,
+    /// No file can be opened; nothing of this partition or topic was changed, try again.
+    #[error("the broker has as many files open as it may, so this is not done now")]
+    OutOfFiles,
     /// The disk fails.
     #[error("no changes are taken now: {reason}")]
     Fenced {
@@ -305,7 +308,12 @@ impl Core {
             Err(error) => {
                 // What could not be made is taken back; if that fails too, the next start makes it.
                 let is_taken_back = self.metadata.propose(&Command::DeleteTopic { name }).is_ok();
-                return Err(self.fenced(&error, !is_taken_back));
+                return Err(match error {
+                    levada_log::OpenError::Storage(error) if is_taken_back && error.is_out_of_files() => {
+                        TopicError::OutOfFiles
+                    }
+                    error => self.fenced(&error, !is_taken_back),
+                });
             }
         };
         let topic = start::running(&name, &image, config, partitions.into_iter().map(Some).collect());
@@ -434,7 +442,10 @@ impl Core {
             wanted.push((partition, *before));
         }
         let truncated = wanted.into_iter().map(|(partition, before)| {
-            let log_start_offset = partition.truncate_front(before).map_err(|error| self.fenced(&error, true))?;
+            let log_start_offset = partition.truncate_front(before).map_err(|error| match error {
+                error if error.is_out_of_files() => TopicError::OutOfFiles,
+                error => self.fenced(&error, true),
+            })?;
             Ok(Truncated { partition: partition.index(), log_start_offset })
         });
         truncated.collect()

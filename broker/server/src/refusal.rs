@@ -86,6 +86,7 @@ impl From<TopicError> for Refusal {
             TopicError::Repeated(_) => ErrorCode::InvalidField,
             TopicError::BeyondEnd { .. } => ErrorCode::InvalidOffset,
             TopicError::Closing => ErrorCode::ShuttingDown,
+            TopicError::OutOfFiles => ErrorCode::Overloaded,
             TopicError::Fenced { .. } => ErrorCode::LogFenced,
         };
         let problem = Problem::new(code, error.to_string());

@@ -26,6 +26,8 @@ use crate::{AppState, ServeOptions};
 
 /// The file whose lock says that a broker uses the directory.
 const LOCK_FILE: &str = "levada.lock";
+/// Connections take at most one part in so many of the files that may be open: the rest is the logs'.
+const CONNECTIONS_PART: u64 = 2;
 /// How long a shutdown lets requests finish by themselves before it wakes the readers that wait.
 const GRACE: Duration = Duration::from_millis(500);
 /// What closing the logs gets of time at least, however long the requests took.
@@ -118,9 +120,12 @@ pub async fn start_with(
 ) -> Result<Server, StartError> {
     options.check()?;
     let gate = Gate::new(&options)?;
-    let connections_max = u32::try_from(options.max_connections).expect("the options were checked");
+    let asked = u32::try_from(options.max_connections).expect("the options were checked");
     let lock = Arc::new(lock(&options.data_dir)?);
-    raise_file_limit();
+    let connections_max = affordable(asked, raise_file_limit());
+    if connections_max < asked {
+        tracing::warn!(asked, connections_max, "the limit of open files allows fewer connections than asked for");
+    }
     let listen_error = |source| StartError::Listen { address: options.listen, source };
     let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
@@ -233,11 +238,32 @@ fn lock(dir: &Path) -> Result<File, StartError> {
     }
 }
 
-/// Takes as many file descriptors as the system allows without asking: every connection and segment needs one.
-fn raise_file_limit() {
+/// How many of the connections asked for fit below the limit of open files beside the logs; none means no limit.
+fn affordable(asked: u32, open_files_max: Option<u64>) -> u32 {
+    let most = open_files_max.map_or(u64::MAX, |most| (most / CONNECTIONS_PART).max(1));
+    u32::try_from(most).unwrap_or(u32::MAX).min(asked)
+}
+
+/// Takes as many file descriptors as the system allows without asking: every connection and segment needs one. Answers
+/// how many may be open now; none means any number.
+fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_half_of_the_files_to_the_logs() {
+        assert_eq!(affordable(10_000, Some(1024)), 512);
+        assert_eq!(affordable(100, Some(1024)), 100, "never more than asked for");
+        assert_eq!(affordable(10_000, None), 10_000);
+        assert_eq!(affordable(10_000, Some(1)), 1, "a server with no connection at all is of no use");
     }
 }

@@ -69,8 +69,8 @@ pub enum GroupError {
     /// The engine is closing.
     #[error("the engine is closing")]
     Closing,
-    /// Too much waits for the group's partition; try again.
-    #[error("too many commits wait to be written")]
+    /// Too much waits for the group's partition, or no file can be opened for it; try again.
+    #[error("the group's partition takes no commits now")]
     Overloaded,
     /// What was committed before cannot be read.
     #[error("the committed offsets cannot be read: {0}")]
@@ -232,6 +232,7 @@ impl Core {
         let new = CreateTopic { name: offsets_topic(), partitions: limits::CONSUMER_OFFSETS_PARTITIONS, config };
         self.ensure_topic(new).await.map_err(|error| match error {
             TopicError::Closing => GroupError::Closing,
+            TopicError::OutOfFiles => GroupError::Overloaded,
             // A topic without a commit says nothing of any group.
             TopicError::Fenced { reason, .. } => GroupError::Fenced { reason, possible: false },
             other => unreachable!("the broker's own topic is valid and never deleted: {other}"),
@@ -264,7 +265,7 @@ fn stands(topic: TopicName, partition: &Partition, committed: Offset, committed_
 fn refused(fault: &AppendFault) -> GroupError {
     match fault {
         AppendFault::Closing => GroupError::Closing,
-        AppendFault::Overloaded(_) => GroupError::Overloaded,
+        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
         AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
             unreachable!("a commit has no sequence, and its topic's partitions are never changed: {fault}")

@@ -236,7 +236,12 @@ impl Partition {
         let mut log = self.log.lock();
         // A log that was given up meanwhile may have lost its files.
         let Some(log) = &mut *log else { return Ok(None) };
-        ahead?;
+        // To be early is not worth a failure: what is missing is synced below.
+        if let Err(error) = ahead
+            && !error.is_out_of_files()
+        {
+            return Err(error.into());
+        }
         self.flush(log)?;
         work(log).map(Some)
     }

@@ -125,6 +125,10 @@ impl Partition {
             return;
         }
         let log = log.expect("a log is closed when its partition is shut and idle");
+        if let Err(fault) = self.ready(log, &group) {
+            group.into_iter().for_each(|pending| pending.refuse(&fault));
+            return;
+        }
         let now = self.directory.now();
         let mut staged = Staged::default();
         let answers: Vec<_> = group
@@ -144,6 +148,19 @@ impl Partition {
         }
     }
 
+    /// Has everything opened that the group may need, so that none of it is staged where file descriptors run out.
+    fn ready(&self, log: &mut PartitionLog, group: &VecDeque<Pending>) -> Result<(), Arc<AppendFault>> {
+        let size_bytes: usize = group.iter().map(|pending| pending.size_bytes).sum();
+        let offsets = group.iter().map(|pending| pending.offsets).sum();
+        log.ready(size_bytes as u64, offsets, self.leader_epoch()).map_err(|error| {
+            if error.is_out_of_files() {
+                tracing::warn!(path = %self.path.display(), %error, "appends are refused until a file can be opened");
+                return Arc::new(AppendFault::OutOfFiles(self.index));
+            }
+            Arc::new(fenced(&self.directory.fence(&error), false))
+        })
+    }
+
     /// Moves the recovery point to the end after many appends, on a log thread. Appends go on meanwhile for most of it.
     pub(crate) fn settle(&self) {
         let _guard = PanicGuard(self);
@@ -151,8 +168,12 @@ impl Partition {
             self.settling.store(false, Ordering::Release);
             log.settle()
         });
-        if let Err(error) = settled {
-            self.directory.fence(&error);
+        match settled {
+            Err(error) if error.is_out_of_files() => {
+                tracing::warn!(path = %self.path.display(), %error, "the recovery point is moved later");
+            }
+            Err(error) => drop(self.directory.fence(&error)),
+            Ok(_) => (),
         }
     }
 

@@ -17,17 +17,24 @@ use crate::producer_ids::ProducerIds;
 /// What a record costs in a batch besides key, value and headers, at most.
 const RECORD_OVERHEAD_BYTES_MAX: usize = 40 + limits::RECORD_HEADERS_MAX * 10;
 
+/// Checks all and stores nothing; answers how many records it is.
+pub(super) async fn check_request(
+    core: &Arc<Core>,
+    state: &Arc<TopicState>,
+    request: &BatchesRequest,
+) -> Result<usize, ProduceError> {
+    check_place(state, request)?;
+    let Checked { timestamps, .. } = check(core, state, request.bytes.clone()).await?;
+    Ok(timestamps.iter().map(Vec::len).sum())
+}
+
 /// Checks all and hands it to the partition's owner.
 pub(super) async fn produce(
     core: &Arc<Core>,
     state: &Arc<TopicState>,
     request: BatchesRequest,
 ) -> Result<Produced, ProduceError> {
-    check_replicas(state, request.acks)?;
-    if request.bytes.is_empty() {
-        return Err(ProduceError::Empty);
-    }
-    check_partition(state, request.partition).map_err(|fault| ProduceError::Records(vec![(0, fault)]))?;
+    check_place(state, &request)?;
     let partition = state.partition(request.partition).expect("it was checked to be active").clone();
     let Checked { batches, timestamps } = check(core, state, request.bytes).await?;
     let append = NewAppend { batches, check: SequenceCheck::Producer, expected_offset: request.expected_offset };
@@ -44,6 +51,14 @@ pub(super) async fn produce(
         records.extend((0..).zip(times).map(place));
     }
     Ok(Produced { records, duplicate })
+}
+
+fn check_place(state: &TopicState, request: &BatchesRequest) -> Result<(), ProduceError> {
+    check_replicas(state, request.acks)?;
+    if request.bytes.is_empty() {
+        return Err(ProduceError::Empty);
+    }
+    check_partition(state, request.partition).map_err(|fault| ProduceError::Records(vec![(0, fault)]))
 }
 
 /// The owner's answer to one batch; none if nobody waited for it.

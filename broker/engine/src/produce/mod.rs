@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_extension::{Partitioner, check_partitions};
-use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck, derived_producer_id};
+use levada_log::{AppendError, BatchBuf, BatchBuilder, NewBatch, SequenceCheck, derived_producer_id};
 use levada_model::{
-    Compression, Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Resource, Sequence, Timestamp,
-    TimestampType, TopicConfig, TopicName, limits,
+    Compression, Offset, Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Resource, Sequence,
+    Timestamp, TimestampType, TopicConfig, TopicName, limits,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ pub use terms::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
 };
 
-use crate::catalog::{Topic, TopicState};
+use crate::catalog::{TO_BE_PARTITIONS, Topic, TopicState};
 use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
@@ -42,15 +42,18 @@ impl Engine {
         topic: &TopicName,
         request: ProduceRequest,
     ) -> Result<Produced, ProduceError> {
-        let topic = self.writable(who, topic).await?;
+        let topic = match self.writable(who, topic)? {
+            Some(there) => there,
+            None => {
+                self.check(&TopicState::to_be(), &request)?;
+                if let Some(fault) = mismatch(request.expected_offset) {
+                    return Ok(Produced { records: vec![Err(fault); request.records.len()], duplicate: false });
+                }
+                self.create_to_write(topic).await?
+            }
+        };
         let state = topic.state_full();
-        check_replicas(&state, request.acks)?;
-        self.check_shape(&state, &request)?;
-        let now = self.core.directory.now();
-        let faults = check_records(&state, &request.records, now);
-        if !faults.is_empty() {
-            return Err(ProduceError::Records(faults));
-        }
+        let now = self.check(&state, &request)?;
         let placements = place(&topic, &state, &request);
         let producer = producer(who, &topic, &request.once);
         let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
@@ -71,7 +74,16 @@ impl Engine {
         topic: &TopicName,
         request: BatchesRequest,
     ) -> Result<Produced, ProduceError> {
-        let topic = self.writable(who, topic).await?;
+        let topic = match self.writable(who, topic)? {
+            Some(there) => there,
+            None => {
+                let count = batches::check_request(&self.core, &Arc::new(TopicState::to_be()), &request).await?;
+                if let Some(fault) = mismatch(request.expected_offset) {
+                    return Ok(Produced { records: vec![Err(fault); count], duplicate: false });
+                }
+                self.create_to_write(topic).await?
+            }
+        };
         batches::produce(&self.core, &topic.state_full(), request).await
     }
 
@@ -90,21 +102,35 @@ impl Engine {
         Ok((id, ProducerEpoch(0)))
     }
 
-    /// The topic, if `who` may write it; created if there is none and topics are created by producing.
-    async fn writable(&self, who: &Principal, name: &TopicName) -> Result<Arc<Topic>, ProduceError> {
+    /// The topic, if `who` may write it; none if there is none and it is to be created by producing.
+    fn writable(&self, who: &Principal, name: &TopicName) -> Result<Option<Arc<Topic>>, ProduceError> {
         self.core.authorize(who, Operation::Write, Resource::Topic(name))?;
         if name.is_internal() {
             return Err(ProduceError::Internal(name.clone()));
         }
         if let Some(topic) = self.core.catalog.get(name) {
-            return Ok(topic);
+            return Ok(Some(topic));
         }
         if !self.core.auto_create_topics {
             return Err(ProduceError::NotFound(name.clone()));
         }
         self.core.authorize(who, Operation::Create, Resource::Topic(name))?;
-        let new = CreateTopic { name: name.clone(), partitions: 1, config: BTreeMap::new() };
+        Ok(None)
+    }
+
+    /// Creates the topic of a request that was checked against what the topic will be: one that is refused leaves none.
+    async fn create_to_write(&self, name: &TopicName) -> Result<Arc<Topic>, ProduceError> {
+        let new = CreateTopic { name: name.clone(), partitions: TO_BE_PARTITIONS, config: BTreeMap::new() };
         self.core.ensure_topic(new).await.map_err(ProduceError::AutoCreate)
+    }
+
+    /// All that can be wrong with the request before its partitions judge it; answers the time that it was judged at.
+    fn check(&self, state: &TopicState, request: &ProduceRequest) -> Result<Timestamp, ProduceError> {
+        check_replicas(state, request.acks)?;
+        self.check_shape(state, request)?;
+        let now = self.core.directory.now();
+        let faults = check_records(state, &request.records, now);
+        if faults.is_empty() { Ok(now) } else { Err(ProduceError::Records(faults)) }
     }
 
     /// What can be wrong with the request as a whole.
@@ -191,6 +217,13 @@ fn placed(partition: PartitionIndex, landed: Option<Landed>, i: u64, sent_at: Re
         (_, Err(now)) => now,
     };
     Placed { partition, offset: landed.map(|landed| landed.base_offset.advance(i)), timestamp }
+}
+
+/// Why a topic that is not there yet cannot take an append that expects this offset.
+fn mismatch(expected_offset: Option<Offset>) -> Option<Arc<AppendFault>> {
+    let next_offset = Offset(0);
+    let refused = expected_offset.is_some_and(|expected| expected != next_offset);
+    refused.then(|| Arc::new(AppendError::OffsetMismatch { next_offset }.into()))
 }
 
 fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {

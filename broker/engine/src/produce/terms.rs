@@ -145,6 +145,9 @@ pub enum AppendFault {
     /// Too much waits for this partition; nothing was stored, try again.
     #[error("too many appends wait for partition {0}")]
     Overloaded(PartitionIndex),
+    /// No file can be opened for this partition; nothing was stored, try again.
+    #[error("the broker has as many files open as it may, so partition {0} takes no records now")]
+    OutOfFiles(PartitionIndex),
     /// The log directory is fenced.
     #[error("the log directory takes no writes: {reason}")]
     Fenced {

@@ -2,7 +2,7 @@
 
 use levada_engine::{AppendFault, Engine, From, GroupError, Health, OffsetCommit, TopicError};
 use levada_log::SimStorage;
-use levada_model::GroupName;
+use levada_model::{GroupName, Offset};
 use serde_json::json;
 
 use crate::support::{Bench, all, create, fetch, me, name, offsets, p, produce, record, request, until};
@@ -117,4 +117,31 @@ async fn a_bug_in_an_owner_fences_the_directory_and_leaves_nobody_waiting() {
     }
     assert_eq!(all(&engine, "t", 0, 0).await.len(), 1);
     assert!(engine.close().await.is_err(), "and closing does not wait for it either");
+}
+
+#[tokio::test]
+async fn without_file_descriptors_a_produce_is_refused_and_nothing_is_fenced() {
+    let (bench, disk) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "old", 1, &[]).await;
+    create(&engine, "new", 1, &[("durability", json!("page-cache"))]).await;
+    produce(&engine, "old", vec![record("", "kept")]).await;
+    for _ in 0..2 {
+        engine.run_maintenance();
+    }
+    disk.set_open_files_max(0);
+    for topic in ["old", "new"] {
+        let produced = engine.produce(&me(), &name(topic), request(vec![record("", "later")])).await.expect("taken");
+        let fault = produced.records[0].as_ref().expect_err("no file can be opened");
+        assert!(matches!(**fault, AppendFault::OutOfFiles(_)), "{fault}");
+    }
+    let truncated = engine.truncate_topic(&me(), &name("old"), vec![(p(0), Offset(1))]).await;
+    assert!(matches!(truncated, Err(TopicError::OutOfFiles)));
+    bench.clock.advance(60_000);
+    engine.run_maintenance();
+    assert_eq!(engine.health(), Health::Serving);
+    disk.heal();
+    assert_eq!(offsets(&produce(&engine, "old", vec![record("", "later")]).await), [1]);
+    assert_eq!(offsets(&produce(&engine, "new", vec![record("", "later")]).await), [0]);
+    engine.close().await.expect("clean");
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use levada_engine::{
-    Acks, AlterTopic, Engine, EngineOptions, From, Once, ProduceError, ProduceRecord, ProduceRequest, RecordFault,
+    Acks, AlterTopic, AppendFault, BatchesRequest, Engine, EngineOptions, From, Once, ProduceError, ProduceRecord,
+    ProduceRequest, RecordFault,
 };
 use levada_model::{Compression, ConfigKey, Offset, ProducerEpoch, Sequence, Timestamp, TimestampType};
 use serde_json::{Value, json};
 
-use crate::support::{Bench, START, all, create, fetch, me, name, offsets, produce, record, request, to, until};
+use crate::support::{Bench, START, all, create, fetch, me, name, offsets, p, produce, record, request, to, until};
 
 /// Tests by the setting whose effect they show.
 const SHOWN: [(&str, &str); 12] = [
@@ -195,6 +196,27 @@ async fn topics_are_created_by_producing_only_where_that_is_wished() {
     engine.close().await.expect("closed");
     let refused = bench.open().produce(&me(), &name("newer"), request(vec![record("", "x")])).await;
     assert!(matches!(refused, Err(ProduceError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn a_produce_that_is_refused_creates_no_topic() {
+    let (bench, _) = Bench::sim();
+    let engine = Engine::open(EngineOptions { auto_create_topics: true, ..bench.options() }).expect("opens");
+    let topic = name("new");
+    let expecting = ProduceRequest { expected_offset: Some(Offset(5)), ..request(vec![record("", "x")]) };
+    let produced = engine.produce(&me(), &topic, expecting).await.expect("judged");
+    assert!(matches!(*produced.records[0].clone().expect_err("another offset"), AppendFault::Refused(_)));
+    for records in [vec![to(3, "x")], vec![record("", &"x".repeat(2 << 20))], Vec::new()] {
+        engine.produce(&me(), &topic, request(records)).await.expect_err("refused");
+    }
+    for partition in [0, 3] {
+        let bytes = bytes::BytesMut::from(&b"no batch"[..]);
+        let batches = BatchesRequest { partition: p(partition), bytes, acks: Acks::All, expected_offset: None };
+        engine.produce_batches(&me(), &topic, batches).await.expect_err("refused");
+    }
+    assert!(engine.describe_topic(&me(), &topic).is_err(), "none of them has created it");
+    let first = ProduceRequest { expected_offset: Some(Offset(0)), ..request(vec![to(0, "x")]) };
+    assert_eq!(offsets(&engine.produce(&me(), &topic, first).await.expect("taken")), [0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

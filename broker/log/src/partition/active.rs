@@ -92,6 +92,10 @@ impl Active {
     /// disk) ends this for the segment and is no error; a failed sync is one.
     pub(super) fn write_ahead(&mut self, state: &State, segment_bytes: u64) -> Result<(), StorageError> {
         let Some((from, to)) = self.room_wanted(segment_bytes) else { return Ok(()) };
+        // Closed for want of use or of file descriptors: the next group opens it.
+        if !self.segment.is_open() {
+            return Ok(());
+        }
         let file = self.segment.file(state)?;
         let zeros = vec![0; usize::try_from(to - from).expect("at most AHEAD_BYTES_MAX")];
         // Even a write that failed may have made the file longer.

@@ -123,6 +123,20 @@ impl CheckpointFile {
         Ok(())
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file, so that the next checkpoint needs no file descriptor.
+    pub(super) fn warm(&mut self, storage: &dyn Storage) -> Result<(), StorageError> {
+        self.file(storage).map(drop)
+    }
+
+    /// Lets go of the open file.
+    pub(super) fn cool(&mut self) {
+        self.file = None;
+    }
+
     fn file(&mut self, storage: &dyn Storage) -> Result<Arc<dyn File>, StorageError> {
         if let Some(file) = &self.file {
             return Ok(file.clone());

@@ -85,6 +85,16 @@ impl Segment {
         Ok(open.insert(file).clone())
     }
 
+    /// Keeps the log file open that was just made.
+    pub(super) fn keep(&self, file: Arc<dyn File>) {
+        *self.file.lock() = Some(file);
+    }
+
+    /// Whether the log file is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.file.lock().is_some()
+    }
+
     /// Bytes of the log file that may hold batches.
     pub(super) fn bytes(&self, state: &State) -> Result<u64, StorageError> {
         if let Some(bytes) = self.extent.read().bytes {

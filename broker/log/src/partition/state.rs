@@ -14,7 +14,7 @@ use super::terms::{Damage, PlantedFaults};
 use crate::Storage;
 
 /// Most sealed segments of a partition whose file and index stay open.
-const WARM_SEGMENTS_MAX: usize = 4;
+pub(super) const WARM_SEGMENTS_MAX: usize = 4;
 /// Most bytes between two entries of an index.
 const INDEX_INTERVAL_BYTES_MAX: u64 = 64 << 10;
 /// Fewest bytes between two entries of an index.
@@ -95,6 +95,12 @@ impl State {
             drop(warm);
             cold.cool();
         }
+    }
+
+    /// Lets go of all sealed segments that are open.
+    pub(super) fn cool_sealed(&self) {
+        let warm = std::mem::take(&mut *self.warm.lock());
+        warm.iter().for_each(|segment| segment.cool());
     }
 
     pub(super) fn log_start(&self) -> Offset {

@@ -1,10 +1,11 @@
 //! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
-//! (`settle`).
+//! (`settle`), which files are open (`files`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
 //! before its first batch.
 
+mod files;
 mod settle;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use levada_model::{LeaderEpoch, Offset, Timestamp, limits};
 
+use self::files::Spares;
 use super::active::Active;
 use super::checkpoint::{CheckpointFile, SnapshotAt};
 use super::errors::{AppendError, OpenError};
@@ -50,6 +52,9 @@ pub struct PartitionLog {
     /// Whether anything changed since the clean checkpoint.
     is_dirty: bool,
     poison: Option<Arc<StorageError>>,
+    spares: Spares,
+    /// The end when housekeeping last looked.
+    maintained_end: Offset,
 }
 
 /// Staged batches of one segment.
@@ -224,36 +229,51 @@ impl PartitionLog {
     /// a producer snapshot and moves the recovery point, so that a scan after a crash stays short.
     ///
     /// # Errors
-    /// When the file system fails; the log then takes no more writes.
+    /// When the file system fails; the log then takes no more writes. When no file descriptor is free
+    /// ([`StorageError::is_out_of_files`]), the log goes on and the next call does what this one left.
     pub fn maintain(&mut self, now: Timestamp, removable_end: Offset) -> Result<Retained, Arc<StorageError>> {
+        let is_old = |first: Timestamp| now.0.saturating_sub(first.0) > self.options.segment_ms;
+        let is_roll_due = self.active.first_append.is_some_and(is_old);
+        if is_roll_due || self.is_snapshot_due(now) || !self.staged.is_empty() {
+            self.ready_to_roll()?;
+        }
         self.unless_poisoned(|log| {
             log.write_staged(now)?;
             log.producers.expire(now, log.options.producer_expiration_ms);
-            let is_old = |first: Timestamp| now.0.saturating_sub(first.0) > log.options.segment_ms;
-            if log.active.first_append.is_some_and(is_old) {
+            if is_roll_due {
                 log.roll_here()?;
             }
             if log.is_snapshot_due(now) {
                 log.settle_here()?;
             }
-            match retention::start(&log.state, &log.options, now, removable_end) {
-                Ok(Some(start)) => log.move_start(start),
-                Ok(None) => Ok(Retained::default()),
-                // An old file that cannot be read is no reason to refuse new records.
-                Err(error) => {
-                    tracing::warn!(dir = %log.state.dir.display(), %error, "retention cannot judge a segment");
-                    Ok(Retained::default())
-                }
+            Ok(())
+        })?;
+        let retained = match retention::start(&self.state, &self.options, now, removable_end) {
+            Ok(Some(start)) => {
+                self.ready_to_roll()?;
+                self.unless_poisoned(|log| log.move_start(start))?
             }
-        })
+            Ok(None) => Retained::default(),
+            // An old file that cannot be read is no reason to refuse new records.
+            Err(error) => {
+                tracing::warn!(dir = %self.state.dir.display(), %error, "retention cannot judge a segment");
+                Retained::default()
+            }
+        };
+        self.close_quiet_files();
+        Ok(retained)
     }
 
     /// Moves the log start up to `before` (at most `log_end`), durably, and removes whole segments below it. Answers
     /// the log start.
     ///
     /// # Errors
-    /// When the file system fails.
+    /// When the file system fails. When no file descriptor is free ([`StorageError::is_out_of_files`]), nothing was
+    /// changed and the log goes on.
     pub fn truncate_front(&mut self, before: Offset) -> Result<Offset, Arc<StorageError>> {
+        if before.min(self.state.log_end()) > self.state.log_start() {
+            self.ready_to_roll()?;
+        }
         self.unless_poisoned(|log| {
             let now = log.active.last_append;
             log.write_staged(now)?;
@@ -331,6 +351,8 @@ impl PartitionLog {
             is_epoch_new: false,
             is_dirty: !found.is_clean,
             poison: None,
+            spares: Spares::default(),
+            maintained_end: end.offset,
         }
     }
 
@@ -399,6 +421,7 @@ impl PartitionLog {
             self.unsnapshotted_bytes += group.batches.iter().map(|b| b.header().size_bytes as u64).sum::<u64>();
             self.unsnapshotted_since.get_or_insert(now);
         }
+        self.spares.clear();
         self.state.set_log_end(self.active.end.offset);
         if self.state.plants.recovery_point_ahead {
             self.synced_end = self.active.end.offset;
@@ -422,7 +445,8 @@ impl PartitionLog {
     /// The first segment and checkpoint of a log that was never written to.
     fn create_files(&mut self) -> Result<(), StorageError> {
         let path = self.active.segment.log_path();
-        self.state.storage.open(path).map_err(StorageError::at("create", path))?;
+        let file = self.state.storage.open(path).map_err(StorageError::at("create", path))?;
+        self.active.segment.keep(file);
         self.save_checkpoint(false)?;
         self.sync_dir()?;
         self.is_on_disk = true;
@@ -443,6 +467,7 @@ impl PartitionLog {
     /// segment exists proves all before it.
     fn roll(&mut self, snapshot: Option<Vec<u8>>) -> Result<(), StorageError> {
         let offset = self.active.end.offset;
+        self.spares.clear();
         self.sync_exactly()?;
         self.active.write_index(&self.state, true)?;
         self.store_snapshot(offset, snapshot)?;
@@ -450,6 +475,7 @@ impl PartitionLog {
         let file = self.state.storage.open(next.log_path()).map_err(StorageError::at("create", next.log_path()))?;
         file.set_len(0).map_err(StorageError::at("cut", next.log_path()))?;
         self.sync_dir()?;
+        next.keep(file);
         let end = Place { position: 0, offset };
         let active = Active::new(next.clone(), end, None, self.active.last_append);
         let old = std::mem::replace(&mut self.active, active);
@@ -461,6 +487,7 @@ impl PartitionLog {
 
     /// Moves the log start durably and removes the segments below it.
     fn move_start(&mut self, start: Offset) -> Result<Retained, StorageError> {
+        self.spares.clear();
         self.state.set_log_start(start.max(self.state.log_start()));
         self.save_checkpoint(false)?;
         let mut retained = Retained::default();

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levada_model::Timestamp;
+use rustix::io::Errno;
 use thiserror::Error;
 
 pub use disk::DiskStorage;
@@ -32,6 +33,13 @@ impl StorageError {
     /// Names the operation and the path of a failed call; made for `map_err`.
     pub fn at(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { operation, path: path.display().to_string(), source }
+    }
+
+    /// Whether no file descriptor was free (EMFILE, ENFILE): nothing is wrong with the disk, and it may pass.
+    #[must_use]
+    pub fn is_out_of_files(&self) -> bool {
+        let code = self.source.raw_os_error();
+        [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
     }
 }
 

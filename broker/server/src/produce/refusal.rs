@@ -105,7 +105,7 @@ pub(super) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
-        AppendFault::Overloaded(_) => Problem::new(ErrorCode::Overloaded, detail),
+        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => Problem::new(ErrorCode::Overloaded, detail),
         AppendFault::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(*possible)),
         AppendFault::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         AppendFault::TopicDeleted => Problem::new(ErrorCode::TopicNotFound, detail),

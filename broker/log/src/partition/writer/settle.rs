@@ -33,8 +33,10 @@ impl PartitionLog {
     /// Moves the recovery point and the snapshot to the end, durably, so that a scan after a crash stays short.
     ///
     /// # Errors
-    /// When the file system fails; the log then takes no more writes.
+    /// When the file system fails; the log then takes no more writes. When no file descriptor is free
+    /// ([`StorageError::is_out_of_files`]), nothing was changed and the log goes on.
     pub fn settle(&mut self) -> Result<(), Arc<StorageError>> {
+        self.ready_to_roll()?;
         self.unless_poisoned(|log| {
             log.write_staged(log.active.last_append)?;
             log.settle_here()
@@ -47,6 +49,7 @@ impl PartitionLog {
     }
 
     pub(super) fn settle_here(&mut self) -> Result<(), StorageError> {
+        self.spares.clear();
         if self.synced_end != self.active.end.offset {
             self.sync_active()?;
         }

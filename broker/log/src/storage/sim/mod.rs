@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use levada_model::{Clock, Timestamp};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -23,6 +24,8 @@ pub use plan::{CrashPlan, Fate, Pending};
 
 /// Linux's number for a failing device.
 const EIO: i32 = 5;
+/// Linux's number for a process that has all the files open that it may.
+const EMFILE: i32 = 24;
 
 /// A simulated disk. A clone is another handle of the same disk; [`crash`](Self::crash) and
 /// [`restart`](Self::restart) give another disk, which nobody who still writes to this one can reach.
@@ -37,6 +40,7 @@ struct Shared {
     power: RwLock<()>,
     tree: Mutex<Tree>,
     state: Mutex<State>,
+    open_files: AtomicUsize,
 }
 
 /// Faults in force, and what was counted.
@@ -46,6 +50,7 @@ struct State {
     free_bytes: Option<u64>,
     fail_sync: bool,
     fail_reads: bool,
+    open_files_max: Option<usize>,
     planted: Planted,
     file_syncs: u64,
     dir_syncs: u64,
@@ -134,6 +139,17 @@ impl SimStorage {
         self.0.state.lock().fail_reads = fail;
     }
 
+    /// How many files may be open at a time; to list or sync a directory takes one for that moment. Beyond it EMFILE.
+    pub fn set_open_files_max(&self, max: usize) {
+        self.0.state.lock().open_files_max = Some(max);
+    }
+
+    /// Files that are open now.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.0.open_files.load(Ordering::Relaxed)
+    }
+
     /// Ends all injected faults; what was planted stays.
     pub fn heal(&self) {
         let state = &mut *self.0.state.lock();
@@ -211,13 +227,30 @@ impl SimStorage {
     }
 
     fn handle(&self, node: Arc<FileNode>) -> Arc<dyn File> {
+        self.0.open_files.fetch_add(1, Ordering::Relaxed);
         Arc::new(SimFile { shared: Arc::clone(&self.0), node })
     }
 }
 
 impl Shared {
     fn new(clock: Arc<dyn Clock>, block_bytes: usize, tree: Tree, state: State) -> Self {
-        Self { clock, block_bytes, power: RwLock::new(()), tree: Mutex::new(tree), state: Mutex::new(state) }
+        let open_files = AtomicUsize::new(0);
+        Self {
+            clock,
+            block_bytes,
+            power: RwLock::new(()),
+            tree: Mutex::new(tree),
+            state: Mutex::new(state),
+            open_files,
+        }
+    }
+
+    /// Whether one more file may be open.
+    fn check_descriptor(&self) -> io::Result<()> {
+        match self.state.lock().open_files_max {
+            Some(max) if self.open_files.load(Ordering::Relaxed) >= max => Err(io::Error::from_raw_os_error(EMFILE)),
+            _ => Ok(()),
+        }
     }
 
     /// Counts a change, which no power cut falls into while the answer is held.
@@ -260,6 +293,7 @@ impl Storage for SimStorage {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.0.check_descriptor()?;
         let _power = self.0.power.read();
         let mut tree = self.0.tree.lock();
         let node = match tree.file(path) {
@@ -273,10 +307,12 @@ impl Storage for SimStorage {
     }
 
     fn open_existing(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.0.check_descriptor()?;
         Ok(self.handle(self.0.tree.lock().file(path)?))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.check_descriptor()?;
         self.0.tree.lock().list(dir)
     }
 
@@ -305,6 +341,7 @@ impl Storage for SimStorage {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.check_descriptor()?;
         let _power = self.0.change()?;
         let mut tree = self.0.tree.lock();
         tree.list(dir)?;
@@ -314,6 +351,12 @@ impl Storage for SimStorage {
             state.planted
         };
         if planted.ignore_sync_dir { Ok(()) } else { tree.sync_dir(dir) }
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.shared.open_files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use levada_log::{Append, AppendError, CrashPlan, LogOptions, PartitionLog, SequenceCheck, SimStorage};
 use levada_model::{LeaderEpoch, ManualClock, Offset, Timestamp};
 
-use super::{append, batch_at, options, read_all, stage};
+use super::{append, batch_at, batch_of, options, read_all, stage};
 
 fn sim() -> (SimStorage, PartitionLog) {
     let disk = SimStorage::new(Arc::new(ManualClock::at(Timestamp(0))));
@@ -16,7 +16,7 @@ fn sim() -> (SimStorage, PartitionLog) {
 
 fn reopen(disk: &SimStorage) -> PartitionLog {
     let settings = LogOptions { write_ahead_zeros: true, ..options() };
-    PartitionLog::open(Arc::new(disk.clone()), Path::new("/p"), settings, Timestamp(0), false).expect("opens").0
+    PartitionLog::open(Arc::new(disk.clone()), Path::new("/p"), settings.clone(), Timestamp(0), false).expect("opens").0
 }
 
 fn is_poisoned(log: &mut PartitionLog) -> bool {
@@ -158,4 +158,75 @@ fn a_checkpoint_of_a_newer_program_is_left_alone() {
     };
     assert!(error.to_string().contains("version 9"), "{error}");
     assert_eq!(disk.contents("/p/checkpoint"), bytes);
+}
+
+/// What a log holds that has so many files to spare when it wants to append, with small segments; whether it was ready.
+fn append_with_files_to_spare(first: usize, files: usize) -> bool {
+    let disk = SimStorage::new(Arc::new(ManualClock::at(Timestamp(0))));
+    let settings = LogOptions { segment_bytes: 200, ..options() };
+    let open = |disk: &SimStorage| {
+        PartitionLog::open(Arc::new(disk.clone()), Path::new("/p"), settings.clone(), Timestamp(0), false)
+            .expect("opens")
+            .0
+    };
+    let mut log = open(&disk);
+    for n in 0..first {
+        // A producer, so that a roll has a snapshot to write.
+        append(&mut log, batch_of(7, 0, i32::try_from(n).expect("few"), &["kept"]), 0);
+    }
+    disk.set_open_files_max(disk.open_files() + files);
+    let sizes: u64 = (0..5).map(|n| batch_at(n, &["a group of several segments"]).header().size_bytes as u64).sum();
+    let ready = log.ready(sizes, 5, LeaderEpoch(0));
+    if let Err(error) = &ready {
+        assert!(error.is_out_of_files(), "{error}");
+        disk.heal();
+        log.ready(sizes, 5, LeaderEpoch(0)).expect("there are files again");
+    }
+    for n in 0..5 {
+        stage(&mut log, batch_at(n, &["a group of several segments"]), 0);
+    }
+    log.write(Timestamp(0)).expect("writes");
+    log.sync().expect("syncs");
+    drop(log);
+    disk.heal();
+    let log = open(&disk.crash(&CrashPlan::all_lost()));
+    assert_eq!(log.marks().log_end, Offset(first as u64 + 5));
+    assert_eq!(read_all(&log, 0, 1 << 20).len(), first + 5);
+    ready.is_ok()
+}
+
+#[test]
+fn a_log_that_is_ready_lacks_no_files_and_one_that_is_not_is_as_it_was() {
+    for first in [0, 1, 2, 9] {
+        let ready: Vec<bool> = (0..16).map(|files| append_with_files_to_spare(first, files)).collect();
+        assert!(!ready[0] && ready[15] && ready.is_sorted(), "{ready:?}");
+    }
+}
+
+#[test]
+fn housekeeping_without_files_is_put_off() {
+    let (disk, mut log) = sim();
+    append(&mut log, batch_at(0, &["one"]), 0);
+    log.set_options(LogOptions { segment_ms: 0, retention_ms: Some(1), ..options() });
+    disk.set_open_files_max(disk.open_files());
+    assert!(log.maintain(Timestamp(9), Offset(1)).expect_err("it cannot roll").is_out_of_files());
+    assert!(log.truncate_front(Offset(1)).expect_err("nor remove").is_out_of_files());
+    assert_eq!(log.marks().log_start, Offset(0));
+    disk.heal();
+    assert_eq!(log.maintain(Timestamp(9), Offset(1)).expect("there are files again").segments, 1);
+}
+
+#[test]
+fn the_files_of_a_quiet_log_are_closed_and_opened_again_when_they_are_wanted() {
+    let (disk, mut log) = sim();
+    append(&mut log, batch_at(0, &["one"]), 0);
+    log.prepare_ahead();
+    let open = disk.open_files();
+    log.maintain(Timestamp(1), Offset(1)).expect("keeps house");
+    assert_eq!(disk.open_files(), open, "it was written to since");
+    log.maintain(Timestamp(2), Offset(1)).expect("keeps house");
+    assert_eq!((open, disk.open_files()), (2, 0));
+    assert_eq!(read_all(&log, 0, 1 << 20).len(), 1);
+    append(&mut log, batch_at(1, &["two"]), 3);
+    assert_eq!(read_all(&log, 0, 1 << 20).len(), 2);
 }
