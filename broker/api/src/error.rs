@@ -2,6 +2,9 @@
 //!
 //! Not here: which error of the engine becomes which code (the server's `refusal.rs`).
 
+use std::borrow::Cow;
+
+use levada_model::limits::{DETAIL_CHARS_MAX, ECHO_CHARS_MAX, PROBLEM_ERRORS_MAX};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -88,7 +91,7 @@ codes! {
     PartitionRetiring = "partition-retiring", 409, final, "The partition takes no new records.";
     OutOfOrderSequence = "out-of-order-sequence", 409, final, "The producer's sequence has a gap, or is a repeat too old to be recognised.";
     OffsetOutOfRange = "offset-out-of-range", 410, final, "The offset is below the log start: its record is gone.";
-    CursorGone = "cursor-gone", 410, final, "The cursor belongs to a topic that was deleted.";
+    CursorGone = "cursor-gone", 410, final, "The cursor belongs to another topic, or to one that was deleted.";
     PreconditionFailed = "precondition-failed", 412, final, "The topic is at another version than If-Match names.";
     OffsetMismatch = "offset-mismatch", 412, final, "The expected offset is not the next.";
     BodyTooLarge = "body-too-large", 413, final, "The body is larger than the server takes.";
@@ -98,6 +101,7 @@ codes! {
     OffsetBeyondEnd = "offset-beyond-end", 416, final, "The offset is beyond the end of the partition.";
     MisdirectedRequest = "misdirected-request", 421, final, "This server does not answer for that Host.";
     InvalidField = "invalid-field", 422, final, "A field of the body is missing, unknown, repeated, or has a value that it does not take.";
+    IntegerTooLarge = "integer-too-large", 422, final, "An integer is larger than 2^53 - 1.";
     UnknownConfig = "unknown-config", 422, final, "There is no such topic setting.";
     InvalidConfig = "invalid-config", 422, final, "A topic setting has a value that it does not take.";
     ReservedTopicName = "reserved-topic-name", 422, final, "Names that begin with __ are kept for the broker.";
@@ -227,7 +231,7 @@ impl Problem {
             kind: format!("urn:levada:problem:{}", rule.text).into(),
             title: rule.title.into(),
             status: rule.status,
-            detail: detail.into(),
+            detail: cut(detail.into(), DETAIL_CHARS_MAX),
             code,
             retryable: rule.retryable,
             effect: rule.effect,
@@ -246,8 +250,19 @@ impl Problem {
     /// The same with one more place that is wrong.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        self.errors.push(FieldError { pointer: pointer.into(), detail: detail.into() });
+        let (pointer, detail) = (cut(pointer.into(), DETAIL_CHARS_MAX), cut(detail.into(), DETAIL_CHARS_MAX));
+        self.errors.push(FieldError { pointer, detail });
         self
+    }
+
+    /// The same with all these places (pointer and detail), or the first of them and how many there were.
+    #[must_use]
+    pub fn at_each(mut self, places: impl ExactSizeIterator<Item = (String, String)>) -> Self {
+        let count = places.len();
+        if count > PROBLEM_ERRORS_MAX {
+            self.detail.push_str(&format!(" ({count} places are wrong; errors has the first {PROBLEM_ERRORS_MAX})"));
+        }
+        places.take(PROBLEM_ERRORS_MAX).fold(self, |problem, (pointer, detail)| problem.at(pointer, detail))
     }
 
     /// The same, naming the setting whose limit was met, and its value.
@@ -262,6 +277,29 @@ impl Problem {
         set(&mut self.members);
         self
     }
+}
+
+/// A name or value of a request as a problem repeats it: the beginning of a long one.
+#[must_use]
+pub fn echo(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(ECHO_CHARS_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Takes the middle out of a text that is too long: what happened stands at its end as often as at its beginning.
+fn cut(text: String, chars_max: usize) -> String {
+    // A character has at least one byte.
+    if text.len() <= chars_max {
+        return text;
+    }
+    let count = text.chars().count();
+    if count <= chars_max {
+        return text;
+    }
+    let half = chars_max / 2;
+    text.chars().take(half).chain(['…']).chain(text.chars().skip(count - half)).collect()
 }
 
 #[cfg(test)]
@@ -288,6 +326,25 @@ mod tests {
         for code in ErrorCode::ALL {
             assert_eq!(code.retryable(), matches!(code.status(), 408 | 429 | 503 | 504), "{code}");
         }
+    }
+
+    #[test]
+    fn a_problem_repeats_little_of_a_request_and_counts_what_it_leaves_out() {
+        let long = "é".repeat(5_000);
+        let problem = Problem::new(ErrorCode::InvalidField, format!("begin {long} end")).at(&long, &long);
+        assert!(problem.detail.starts_with("begin é") && problem.detail.ends_with("é end"), "{}", problem.detail);
+        for text in [&problem.detail, &problem.errors[0].pointer, &problem.errors[0].detail] {
+            assert_eq!(text.chars().count(), DETAIL_CHARS_MAX + 1);
+        }
+        assert_eq!(echo(&long), format!("{}…", "é".repeat(ECHO_CHARS_MAX)));
+        assert_eq!(echo(&long[..2 * ECHO_CHARS_MAX]), long[..2 * ECHO_CHARS_MAX]);
+
+        let places = |count: usize| (0..count).map(|at| (format!("/{at}"), "wrong".to_owned()));
+        let all = Problem::new(ErrorCode::InvalidField, "some").at_each(places(PROBLEM_ERRORS_MAX));
+        assert_eq!((all.errors.len(), all.detail.as_str()), (PROBLEM_ERRORS_MAX, "some"));
+        let some = Problem::new(ErrorCode::InvalidField, "some").at_each(places(PROBLEM_ERRORS_MAX + 1));
+        assert_eq!(some.errors, all.errors);
+        assert!(some.detail.contains("101 places"), "{}", some.detail);
     }
 
     #[test]

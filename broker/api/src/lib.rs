@@ -16,7 +16,7 @@ pub mod strict;
 mod topics;
 
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
-pub use error::{Effect, ErrorCode, FieldError, Members, Problem};
+pub use error::{Effect, ErrorCode, FieldError, Members, Problem, echo};
 pub use groups::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,

@@ -10,7 +10,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use levada_model::limits::{JSON_DEPTH_MAX, JSON_INTEGER_MAX, RECORD_HEADERS_MAX};
+use levada_model::limits::{JSON_DEPTH_MAX, JSON_INTEGER_MAX, RECORD_HEADERS_MAX, REQUEST_RECORDS_MAX};
 use levada_model::{Header, PartitionIndex, Record, Timestamp};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::depth::is_deeper_than;
+use crate::error::echo;
 use crate::strict::{pointer_token, without_place};
 
 /// A record that a producer sent.
@@ -44,6 +45,9 @@ pub enum RecordsFault {
         /// Column in bytes, from 1.
         column: usize,
     },
+    /// More than `REQUEST_RECORDS_MAX` (413).
+    #[error("a request has at most {REQUEST_RECORDS_MAX} records; send several, or NDJSON")]
+    TooMany,
     /// JSON, but not what a produce takes (422).
     #[error("{pointer}: {detail}")]
     Unacceptable {
@@ -105,6 +109,9 @@ fn explain(text: &str, path: &Path, error: &serde_json::Error) -> RecordsFault {
             column: syntax.column(),
         };
     }
+    if matches!(path.0[..], [Step::Member(_), Step::Index(REQUEST_RECORDS_MAX), ..]) {
+        return RecordsFault::TooMany;
+    }
     RecordsFault::Unacceptable { pointer: path.pointer(), detail: without_place(&error.to_string()) }
 }
 
@@ -124,7 +131,7 @@ impl Path {
     }
 
     fn unknown<E: serde::de::Error>(&mut self, name: &str, known: &str) -> E {
-        self.0.push(Step::Member(Cow::Owned(name.to_owned())));
+        self.0.push(Step::Member(Cow::Owned(echo(name).into_owned())));
         E::custom(format_args!("there is no such field here; there are {known}"))
     }
 
@@ -209,6 +216,9 @@ impl<'de> Visitor<'de> for RecordsSeed<'_, '_> {
         loop {
             self.path.0.push(Step::Index(records.len()));
             let next = seq.next_element_seed(RecordSeed { path: &mut *self.path, body: self.body })?;
+            if next.is_some() && records.len() == REQUEST_RECORDS_MAX {
+                return Err(A::Error::custom("there are too many records"));
+            }
             self.path.leave();
             match next {
                 Some(record) => records.push(record),

@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::Segment;
 
-use crate::{ErrorCode, Problem};
+use crate::{ErrorCode, Problem, echo};
 
 /// Reads a whole body as one of our objects.
 ///
@@ -37,7 +37,7 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let detail = without_place(&error.into_inner().to_string());
     // serde tells a repeat after it has left the field.
     if let Some(name) = detail.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`')) {
-        pointer = format!("{pointer}/{}", pointer_token(name));
+        pointer = format!("{pointer}/{}", pointer_token(&echo(name)));
     }
     Err(Problem::new(ErrorCode::InvalidField, format!("{}: {detail}", shown(&pointer))).at(pointer, detail))
 }
@@ -57,7 +57,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
     for segment in path {
         let token = match segment {
             Segment::Seq { index } => index.to_string(),
-            Segment::Map { key } | Segment::Enum { variant: key } => pointer_token(key),
+            Segment::Map { key } | Segment::Enum { variant: key } => pointer_token(&echo(key)),
             Segment::Unknown => continue,
         };
         text.push('/');

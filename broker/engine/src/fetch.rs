@@ -201,8 +201,8 @@ pub enum FetchError {
         /// The end.
         high_watermark: Offset,
     },
-    /// The positions belong to a topic that was deleted; one of the same name was created anew.
-    #[error("the positions belong to a topic {topic} that was deleted")]
+    /// The positions belong to another topic, or to one of the same name that was deleted.
+    #[error("the positions belong to another topic than {topic}, or to one of this name that was deleted")]
     OtherTopic {
         /// The name.
         topic: TopicName,

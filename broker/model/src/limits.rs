@@ -22,6 +22,15 @@ pub const BATCH_BYTES_MAX: usize = 512 << 20;
 /// Most bytes that the records of a compressed batch may unpack to when it is produced: every read of one of them unpacks
 /// all. A batch of one record may always hold `max.message.bytes`.
 pub const UNPACKED_BYTES_MAX: usize = 64 << 20;
+/// Most records of one request that is answered as a whole (JSON, record batches): each takes room in the answer. NDJSON
+/// has no such limit.
+pub const REQUEST_RECORDS_MAX: usize = 100_000;
+/// Most places that `errors` of a problem names.
+pub const PROBLEM_ERRORS_MAX: usize = 100;
+/// Most characters of a name or value that a problem repeats from a request.
+pub const ECHO_CHARS_MAX: usize = 100;
+/// Most characters of a problem's `detail`, and of one in its `errors`.
+pub const DETAIL_CHARS_MAX: usize = 1_000;
 /// Most headers of one record.
 pub const RECORD_HEADERS_MAX: usize = 1_000;
 /// Most bytes of window that a compressed stream may ask for (zstd): 8 MiB.

@@ -1,8 +1,11 @@
 //! Committed offsets of consumer groups over HTTP.
 
+use std::collections::HashSet;
+
 use axum::{Json, middleware};
 use levada_api::{
     ErrorCode, GroupOffset, GroupOffsets, OffsetPlace, Problem, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
+    echo,
 };
 use levada_engine::{CommittedOffset, From, OffsetCommit};
 use levada_model::{Offset, PartitionIndex, Timestamp, TopicName};
@@ -56,10 +59,10 @@ async fn set_offsets(
     Ok(Json(SetGroupOffsetsResult { offsets: offsets.into_iter().map(committed).collect(), dry_run: wanted.dry_run }))
 }
 
-/// The commits, or all names that are none, each at its place.
+/// The commits, or all names that are none and else all partitions that come again, each at its place.
 fn commits(wanted: &[SetGroupOffset]) -> Result<Vec<OffsetCommit>, Problem> {
     let mut commits = Vec::with_capacity(wanted.len());
-    let mut problem = Problem::new(ErrorCode::InvalidOffset, "some of the topics cannot be");
+    let (mut wrong, mut repeated, mut named) = (Vec::new(), Vec::new(), HashSet::new());
     for (index, item) in wanted.iter().enumerate() {
         match TopicName::new(&item.topic) {
             Ok(topic) => {
@@ -69,10 +72,21 @@ fn commits(wanted: &[SetGroupOffset]) -> Result<Vec<OffsetCommit>, Problem> {
                     offset: from(item.offset),
                 });
             }
-            Err(error) => problem = problem.at(format!("/offsets/{index}/topic"), error.to_string()),
+            Err(error) => wrong.push((format!("/offsets/{index}/topic"), error.to_string())),
+        }
+        if !named.insert((&item.topic, item.partition)) {
+            let detail = format!("partition {} of {} is named twice", item.partition, echo(&item.topic));
+            repeated.push((format!("/offsets/{index}/partition"), detail));
         }
     }
-    if problem.errors.is_empty() { Ok(commits) } else { Err(problem) }
+    if !wrong.is_empty() {
+        let problem = Problem::new(ErrorCode::InvalidOffset, "some of the topics cannot be");
+        return Err(problem.at_each(wrong.into_iter()));
+    }
+    if let Some((_, first)) = repeated.first() {
+        return Err(Problem::new(ErrorCode::InvalidField, first.clone()).at_each(repeated.into_iter()));
+    }
+    Ok(commits)
 }
 
 fn from(place: OffsetPlace) -> From {

@@ -106,9 +106,8 @@ impl From<GroupError> for Refusal {
             GroupError::Denied(error) => denied(&error),
             GroupError::NotFound(_) => Problem::new(ErrorCode::GroupNotFound, detail),
             GroupError::Offsets(wrong) => {
-                wrong.into_iter().fold(Problem::new(ErrorCode::InvalidOffset, detail), |problem, (index, detail)| {
-                    problem.at(format!("/offsets/{index}"), detail)
-                })
+                let places = wrong.into_iter().map(|(index, detail)| (format!("/offsets/{index}"), detail));
+                Problem::new(ErrorCode::InvalidOffset, detail).at_each(places)
             }
             GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
             GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),

@@ -200,6 +200,7 @@ impl Server {
         let _ = self.opened().await;
         let grace = GRACE.min(self.shutdown_timeout / 4);
         let _ = timeout(grace, self.drained()).await;
+        self.state.close();
         let closing = self.state.engine().ok().cloned().map(|engine| {
             // Where closing takes longer than this waits, the directory stays locked until it is done.
             let lock = Arc::clone(&self.lock);

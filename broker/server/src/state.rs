@@ -8,6 +8,7 @@ use http::request::Parts;
 use levada_api::{ErrorCode, Problem};
 use levada_engine::{Engine, Health};
 use levada_model::Principal;
+use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
@@ -31,16 +32,35 @@ struct Shared {
     metrics: Metrics,
     address: String,
     heartbeat: Duration,
+    closing: watch::Sender<bool>,
 }
 
 impl AppState {
     pub(crate) fn new(limits: BodyLimits, address: String, heartbeat: Duration) -> Self {
-        Self(Arc::new(Shared { engine: OnceLock::new(), limits, metrics: Metrics::new(), address, heartbeat }))
+        Self(Arc::new(Shared {
+            engine: OnceLock::new(),
+            limits,
+            metrics: Metrics::new(),
+            address,
+            heartbeat,
+            closing: watch::Sender::new(false),
+        }))
     }
 
     /// Puts the opened engine in its place; done once.
     pub(crate) fn open(&self, engine: Engine) {
         assert!(self.0.engine.set(engine).is_ok(), "the engine is opened once");
+    }
+
+    /// Says that the engine closes.
+    pub(crate) fn close(&self) {
+        self.0.closing.send_replace(true);
+    }
+
+    /// Returns when the engine closes.
+    pub(crate) async fn closing(&self) {
+        let closing = self.0.closing.subscribe().wait_for(|closing| *closing).await.map(drop);
+        closing.expect("this holds the sender");
     }
 
     /// The engine, or 503 while it opens.

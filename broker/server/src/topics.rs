@@ -56,7 +56,7 @@ async fn create(
 #[utoipa::path(get, path = "/v1/topics", operation_id = "list_topics", tag = "Topics",
     params(
         ("limit" = Option<u32>, Query, description = "Most topics; 100 by default, cut to 1000", minimum = 1),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before", min_length = 1),
     ),
     responses((status = 200, description = "A page of topics", body = TopicList)))]
 async fn list(

@@ -15,6 +15,7 @@ fn one(record: &str) -> RecordIn {
 fn pointer_of(body: &str) -> String {
     match records(body).expect_err(body) {
         RecordsFault::Unacceptable { pointer, .. } => pointer,
+        RecordsFault::TooMany => panic!("{body}: too many records"),
         other @ RecordsFault::Malformed { .. } => panic!("{body}: {other}"),
     }
 }
@@ -119,7 +120,7 @@ fn what_is_not_json_is_malformed_with_line_and_column() {
     ] {
         match records(body).expect_err(body) {
             RecordsFault::Malformed { line: l, column: c, .. } => assert_eq!((l, c), (line, column), "{body}"),
-            other @ RecordsFault::Unacceptable { .. } => panic!("{body}: {other}"),
+            other => panic!("{body}: {other}"),
         }
     }
     let cut = parse_records(&Bytes::from_static(b"{\"records\":\n[{\"value\":\"\xff\"}]}"));
@@ -194,4 +195,19 @@ proptest! {
         prop_assert_eq!(got.key.as_deref(), Some(key.as_bytes()));
         prop_assert_eq!(got.value.as_deref(), Some(text.as_bytes()));
     }
+}
+
+#[test]
+fn as_many_records_as_the_limit_are_taken_and_one_more_is_too_many() {
+    let body = |count: usize| Bytes::from(format!("{{\"records\":[{}]}}", vec!["{\"value\":1}"; count].join(",")));
+    let taken = parse_records(&body(REQUEST_RECORDS_MAX)).expect("as many are taken");
+    assert_eq!(taken.len(), REQUEST_RECORDS_MAX);
+    assert_eq!(parse_records(&body(REQUEST_RECORDS_MAX + 1)), Err(RecordsFault::TooMany));
+}
+
+#[test]
+fn a_long_unknown_name_is_repeated_in_part() {
+    let long = "x".repeat(100_000);
+    let fault = parse_record(&Bytes::from(format!("{{\"{long}\":1}}"))).expect_err("unknown");
+    assert!(fault.to_string().len() < 400, "{fault}");
 }

@@ -88,11 +88,15 @@ fn check_all(
     now: Timestamp,
 ) -> Result<Checked, ProduceError> {
     let mut checked = Checked { batches: Vec::new(), timestamps: Vec::new() };
+    let mut records_left = limits::REQUEST_RECORDS_MAX;
     while !bytes.is_empty() {
         let index = checked.batches.len();
         let wrong = |detail: String| ProduceError::Batch { index, detail };
         let batch = BatchBuf::parse(&mut bytes).map_err(|error| wrong(error.to_string()))?;
         check_header(producer_ids, config, batch.header()).map_err(wrong)?;
+        // Before anything is unpacked; that the head's word is right is seen then.
+        let count = usize::try_from(batch.header().record_count).unwrap_or(0);
+        records_left = records_left.checked_sub(count).ok_or(ProduceError::TooManyRecords)?;
         let times = check_batch(config, &batch, now).map_err(|error| wrong(in_words(&error)))?;
         checked.batches.push(batch);
         checked.timestamps.push(times);

@@ -138,6 +138,9 @@ impl Engine {
         if request.records.is_empty() {
             return Err(ProduceError::Empty);
         }
+        if request.records.len() > limits::REQUEST_RECORDS_MAX {
+            return Err(ProduceError::TooManyRecords);
+        }
         if let Once::Producer { id, .. } = &request.once {
             one_partition(&request.records, "a producer sequence")?;
             if !self.core.producer_ids.was_given(*id) {

@@ -185,6 +185,9 @@ pub enum ProduceError {
     /// No record at all.
     #[error("there are no records")]
     Empty,
+    /// More than [`REQUEST_RECORDS_MAX`](levada_model::limits::REQUEST_RECORDS_MAX) records.
+    #[error("the request has more than {} records; send several", levada_model::limits::REQUEST_RECORDS_MAX)]
+    TooManyRecords,
     /// A producer sequence or an expected offset with records of several partitions, or of none named.
     #[error("{0} needs all records in one named partition")]
     OnePartition(&'static str),

@@ -10,5 +10,5 @@ mod unpack;
 pub(crate) use body::{BodyBytes, BodyStream};
 pub(crate) use json::JsonBody;
 pub(crate) use media::{accepts, answers_json, content_type, unsupported_media_type};
-pub(crate) use params::{NoParams, Params, digits, json_integer};
+pub(crate) use params::{NoParams, Params, digits, json_integer, no_value};
 pub(crate) use path::{GroupPath, OffsetPath, PartitionPath, TopicPath};

@@ -6,7 +6,7 @@ use levada_api::{ErrorCode, Problem};
 use levada_model::limits::JSON_INTEGER_MAX;
 use levada_model::{GroupName, Offset, PartitionIndex, TopicName};
 
-use super::params::{digits, json_integer};
+use super::params::{digits, json_integer, no_value};
 use crate::refusal::{Refusal, group_name, topic_name};
 
 /// Reads the decoded segment `{name}` of the route.
@@ -72,6 +72,5 @@ impl<S: Sync> FromRequestParts<S> for OffsetPath {
 }
 
 fn no_number(name: &str, most: u64, text: &str) -> Problem {
-    let detail = format!("{name} in the path takes an integer from 0 to {most}; {text:?} is not");
-    Problem::new(ErrorCode::InvalidParameter, detail)
+    no_value(&format!("{name} in the path"), format_args!("an integer from 0 to {most}"), text)
 }

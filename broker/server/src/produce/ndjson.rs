@@ -53,6 +53,7 @@ pub(super) async fn produce(
         acks: query.acks,
         results: query.results.unwrap_or_default(),
         trace,
+        app: state.clone(),
         body: BodyStream::from_request(request, state).await?,
         cutter: LineCutter::new(line_bytes_max),
         line_bytes_max,
@@ -88,6 +89,7 @@ struct Upload {
     acks: Acks,
     results: ResultsWord,
     trace: Trace,
+    app: AppState,
     body: BodyStream,
     cutter: LineCutter,
     line_bytes_max: usize,
@@ -129,7 +131,14 @@ impl Upload {
                 return sent;
             }
             let piece = if sent.is_empty() {
-                self.body.next().await
+                tokio::select! {
+                    biased;
+                    piece = self.body.next() => piece,
+                    // Whatever came later would not be stored.
+                    () = self.app.closing() => {
+                        Err(Problem::new(ErrorCode::ShuttingDown, "the broker is shutting down"))
+                    }
+                }
             } else {
                 match self.body.next().now_or_never() {
                     Some(piece) => piece,
@@ -229,7 +238,7 @@ impl Upload {
             match fault {
                 // The partition that the keyless records followed takes no more: they find another.
                 RecordFault::Retiring(_) | RecordFault::NoPartition(_) if follows => self.keyless_to = None,
-                _ => outcomes[at] = Some(Err(refusal::record(fault))),
+                _ => outcomes[at] = Some(Err(refusal::line_record(fault))),
             }
         }
         waiting.retain(|at| outcomes[*at].is_none());

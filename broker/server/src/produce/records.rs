@@ -36,8 +36,8 @@ const ACCEPTED: HeaderValue =
         ("partition" = Option<u32>, Query, description = "Record batches only, and needed there: where to."),
         ("Idempotency-Key" = Option<String>, Header, description = "JSON only: store it once, however often the request comes.", min_length = 1, max_length = 255),
         ("Producer-Id" = Option<u64>, Header, description = "JSON only: store it once by the producer's sequence; the three headers come together, and all records name one partition."),
-        ("Producer-Epoch" = Option<u64>, Header, description = "The producer's term."),
-        ("Producer-Sequence" = Option<u64>, Header, description = "The first record's sequence."),
+        ("Producer-Epoch" = Option<u64>, Header, description = "The producer's term.", maximum = 32767),
+        ("Producer-Sequence" = Option<u64>, Header, description = "The first record's sequence.", maximum = 2147483647),
         ("Expected-Offset" = Option<u64>, Header, description = "JSON and record batches: store only if this is the partition's next offset."),
     ),
     request_body(content(

@@ -3,6 +3,7 @@
 use levada_api::{ErrorCode, Problem, RecordsFault};
 use levada_engine::{AppendFault, ProduceError, RecordFault};
 use levada_log::AppendError;
+use levada_model::limits::REQUEST_RECORDS_MAX;
 
 use crate::refusal::{Refusal, denied, effect};
 
@@ -24,6 +25,7 @@ pub(super) fn body(fault: RecordsFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         RecordsFault::Malformed { .. } => Problem::new(ErrorCode::InvalidJson, detail),
+        RecordsFault::TooMany => too_many_records(detail),
         RecordsFault::Unacceptable { pointer, detail: at } => {
             let detail = if pointer.is_empty() { at.clone() } else { detail };
             Problem::new(ErrorCode::InvalidField, detail).at(pointer, at)
@@ -37,7 +39,7 @@ pub(super) fn line(fault: RecordsFault) -> Problem {
         RecordsFault::Malformed { detail, column, .. } => {
             Problem::new(ErrorCode::InvalidJson, format!("{detail} at column {column}"))
         }
-        other @ RecordsFault::Unacceptable { .. } => body(other),
+        other @ (RecordsFault::Unacceptable { .. } | RecordsFault::TooMany) => body(other),
     }
 }
 
@@ -50,6 +52,7 @@ pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
         ProduceError::Records(faults) => records(&faults, place),
         ProduceError::Empty => Problem::new(ErrorCode::InvalidField, detail).at("/records", "at least one is needed"),
+        ProduceError::TooManyRecords => too_many_records(detail),
         ProduceError::OnePartition(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("", detail),
         ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
@@ -70,14 +73,24 @@ fn records(faults: &[(usize, RecordFault)], place: Place) -> Problem {
         (Some(at), count) => Problem { detail: format!("{at} and {} more: {first}", count - 1), ..problem },
         (None, _) => problem,
     };
-    faults.iter().fold(problem, |problem, (index, fault)| match place(*index) {
-        Some(at) => problem.at(at + member(fault), fault.to_string()),
-        None => problem,
-    })
+    let named = |(index, fault): &(usize, RecordFault)| Some((place(*index)? + member(fault), fault.to_string()));
+    if place(*index).is_none() {
+        return problem;
+    }
+    problem.at_each(faults.iter().map(|fault| named(fault).expect("all have places or none has")))
+}
+
+fn too_many_records(detail: String) -> Problem {
+    Problem::new(ErrorCode::BodyTooLarge, detail).limited("REQUEST_RECORDS_MAX", REQUEST_RECORDS_MAX as u64)
+}
+
+/// One line that was wrong; the pointer begins at its record.
+pub(super) fn line_record(fault: &RecordFault) -> Problem {
+    record(fault).at(member(fault), fault.to_string())
 }
 
 /// One record that was wrong.
-pub(super) fn record(fault: &RecordFault) -> Problem {
+fn record(fault: &RecordFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         RecordFault::TooLarge { limit_bytes, .. } => {

@@ -6,7 +6,7 @@ use levada_engine::{Acks, Once};
 use levada_model::limits::{IDEMPOTENCY_KEY_BYTES_MAX, JSON_INTEGER_MAX};
 use levada_model::{Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence};
 
-use crate::extract::{Params, digits};
+use crate::extract::{Params, digits, no_value};
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) const PRODUCER_ID: &str = "producer-id";
@@ -86,7 +86,7 @@ impl OnceWish {
 /// Reads `Idempotency-Key` and the three `Producer-` headers.
 pub(super) fn once(headers: &HeaderMap) -> Result<OnceWish, Problem> {
     let key = text(headers, IDEMPOTENCY_KEY)?;
-    let id = number(headers, PRODUCER_ID, i64::MAX)?;
+    let id = number(headers, PRODUCER_ID, JSON_INTEGER_MAX.cast_signed())?;
     let epoch = number(headers, PRODUCER_EPOCH, i16::MAX)?;
     let sequence = number(headers, PRODUCER_SEQUENCE, i32::MAX)?;
     match (key, id, epoch, sequence) {
@@ -131,7 +131,7 @@ where
 {
     let Some(text) = text(headers, name)? else { return Ok(None) };
     let number = digits(text).filter(|n| *n <= max);
-    number.map(Some).ok_or_else(|| malformed(format!("{name} takes an integer from 0 to {max}; {text:?} is not")))
+    number.map(Some).ok_or_else(|| no_value(name, format_args!("an integer from 0 to {max}"), text))
 }
 
 fn malformed(detail: impl Into<String>) -> Problem {

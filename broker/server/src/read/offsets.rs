@@ -22,6 +22,7 @@ use crate::state::{Caller, OpenEngine};
     responses(
         (status = 200, description = "An offset a partition", body = Offsets),
         (status = 404, description = "`topic-not-found`"),
+        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1"),
     ))]
 pub(super) async fn offsets_for_time(
     OpenEngine(engine): OpenEngine,

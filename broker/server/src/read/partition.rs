@@ -53,6 +53,7 @@ use crate::state::{Caller, OpenEngine};
         (status = 404, description = "`topic-not-found`, `partition-not-found`"),
         (status = 410, description = "`offset-out-of-range`: below the log start, which is told"),
         (status = 416, description = "`offset-beyond-end`: beyond the high watermark, which is told"),
+        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1"),
     ))]
 pub(super) async fn read_partition(
     OpenEngine(engine): OpenEngine,

@@ -45,6 +45,7 @@ const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandb
         (status = 204, description = "With `raw`: a tombstone, which has no value"),
         (status = 404, description = "`topic-not-found`, `partition-not-found`, `no-record` (nothing was stored there, or it is not for readers)"),
         (status = 410, description = "`offset-out-of-range`: below the log start, which is told"),
+        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1"),
     ))]
 pub(super) async fn read_record(
     OpenEngine(engine): OpenEngine,

@@ -12,7 +12,7 @@ use super::partition::{Sizes, sizes};
 use super::rendering::{self, format, isolation};
 use super::{cursor, feed, refusal, start};
 use crate::AppState;
-use crate::extract::{Params, TopicPath, accepts};
+use crate::extract::{Params, TopicPath, accepts, no_value};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -43,8 +43,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
             (String = "text/event-stream"),
         )),
         (status = 404, description = "`topic-not-found`"),
-        (status = 410, description = "`cursor-gone`: the cursor is of a topic that was deleted; `offset-out-of-range`"),
+        (status = 410, description = "`cursor-gone`: the cursor is of another topic, or of one that was deleted; `offset-out-of-range`"),
         (status = 416, description = "`offset-beyond-end`: the cursor is beyond the end"),
+        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1"),
     ))]
 pub(super) async fn read_topic(
     State(state): State<AppState>,
@@ -79,9 +80,11 @@ fn last_event(headers: &HeaderMap) -> Result<Option<TopicStart>, Problem> {
 
 fn read_start(name: &str, text: &str) -> Result<TopicStart, Problem> {
     start::topic_start(text).ok_or_else(|| {
-        let detail = format!(
-            "{name} takes earliest, latest, time:MS, tail:N or a cursor of this broker, unchanged; {text:?} is not"
-        );
-        Problem::new(ErrorCode::InvalidCursor, detail)
+        let rule = "earliest, latest, time:MS, tail:N or a cursor of this broker, unchanged";
+        let problem = no_value(name, rule, text);
+        if problem.code == ErrorCode::IntegerTooLarge && text.contains(':') {
+            return problem;
+        }
+        Problem::new(ErrorCode::InvalidCursor, problem.detail)
     })
 }

@@ -170,3 +170,14 @@ async fn a_batch_needs_its_partition_and_has_its_producer_inside() {
     assert_eq!((&again["duplicate"], &again["records"][0]["offset"]), (&json!(true), &json!(0)));
     send(&harness, "?partition=0&acks=none", plain()).await.expect(202);
 }
+
+#[tokio::test]
+async fn more_records_than_a_request_may_have_are_refused_by_the_limit() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    let half = batch(NewBatch { compression: Compression::Zstd, ..NewBatch::default() }, &[""; 50_001]);
+    send(&harness, "?partition=0", half.clone()).await.expect(200);
+    let answer = send(&harness, "?partition=0", half.repeat(2)).await.expect(413).json();
+    assert_eq!((&answer["limit"], &answer["limit_value"]), (&json!("REQUEST_RECORDS_MAX"), &json!(100_000)));
+    assert_eq!(count(&harness, "t").await, 50_001);
+}

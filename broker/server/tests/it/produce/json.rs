@@ -208,3 +208,28 @@ async fn headers_and_timestamps_come_back_as_they_were_sent() {
     }], "next_offset": 1, "high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0 });
     assert_eq!(read, expected);
 }
+
+#[tokio::test]
+async fn more_wrong_records_than_a_problem_names_are_counted_and_pointed_at_their_members() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    let records = |record: Value, count: usize| json!({ "records": vec![record; count] }).to_string();
+    let lost = produce(&harness, "t", records(json!({ "value": 1, "partition": 9 }), 5_000)).await.expect(422).json();
+    assert_eq!(lost["errors"].as_array().map(Vec::len), Some(100));
+    assert_eq!(lost["errors"][99]["pointer"], "/records/99/partition");
+    assert!(lost["detail"].as_str().is_some_and(|detail| detail.contains("5000")), "{}", lost["detail"]);
+    let late = json!({ "value": 1, "timestamp": 9_007_199_254_740_991_u64 });
+    let late = produce(&harness, "t", records(late, 1)).await.expect(422).json();
+    assert_eq!(late["errors"][0]["pointer"], "/records/0/timestamp");
+    assert_eq!(count(&harness, "t").await, 0);
+}
+
+#[tokio::test]
+async fn more_records_than_a_request_may_have_are_refused_by_the_limit() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    let body = format!("{{\"records\":[{}]}}", vec!["{\"value\":1}"; 100_001].join(","));
+    let answer = produce(&harness, "t", body).await.expect(413).json();
+    assert_eq!((&answer["limit"], &answer["limit_value"]), (&json!("REQUEST_RECORDS_MAX"), &json!(100_000)));
+    assert_eq!(count(&harness, "t").await, 0);
+}

@@ -267,3 +267,37 @@ async fn a_shutdown_answers_what_it_took_and_ends_the_stream() {
     stopping.await.expect("no panic").expect("clean");
     feeder.await.expect("no panic");
 }
+
+#[tokio::test]
+async fn a_line_that_is_refused_names_the_member() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    let sent = "{\"value\":1,\"partition\":9}\n{\"value\":1,\"timestamp\":9007199254740991}\n{\"value\":1,\"odd\":1}\n";
+    let answer = harness.body(Method::POST, PATH, MEDIA, sent).await.expect(200);
+    let answers = lines(&answer.body);
+    for (line, pointer) in ["/partition", "/timestamp", "/odd"].into_iter().enumerate() {
+        assert_eq!(answers[line]["problem"]["errors"][0]["pointer"], pointer, "{}", answers[line]);
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_a_stream_that_sends_nothing() {
+    let harness = Harness::start(|options| {
+        (options.body_timeout, options.shutdown_timeout) = (Duration::from_secs(600), Duration::from_secs(600));
+    })
+    .await;
+    harness.topic("t").await;
+    let (send, pieces) = mpsc::channel(1);
+    let request = harness.request(Method::POST, PATH).header("content-type", MEDIA).body(body(pieces));
+    let mut answers = Answers { response: harness.stream(request).await, read: Vec::new() };
+    send.send(Bytes::from("{\"value\":1}\n")).await.expect("taken");
+    assert_eq!(answers.next().await, Some(json!({ "line": 1, "partition": 0, "offset": 0 })));
+    let dir = harness.dir();
+    let stopping = tokio::spawn(harness.server.shutdown());
+    let last = timeout(PATIENCE, answers.next()).await.expect("the stream ends").expect("a last line");
+    assert_eq!((&last["done"], &last["accepted"], &last["refused"]), (&json!(false), &json!(1), &json!(0)));
+    assert_eq!(last["problem"]["code"], "shutting-down");
+    drop((send, answers));
+    stopping.await.expect("no panic").expect("clean");
+    drop(dir);
+}

@@ -63,5 +63,10 @@ async fn wrong_places_are_all_named(harness: &Harness) {
     assert_eq!(bad.json()["errors"][0]["pointer"], "/offsets/0/topic");
     let bad = set(harness, json!([{ "topic": "invoices", "partition": 0, "offset": "soon" }]), false).await.expect(422);
     assert_eq!(bad.json()["errors"][0]["pointer"], "/offsets/0/offset");
+    let twice = json!({ "topic": "invoices", "partition": 1, "offset": 0 });
+    let bad = set(harness, json!([twice, { "topic": "invoices", "partition": 2, "offset": 0 }, twice]), false).await;
+    let bad = bad.expect(422);
+    assert_eq!((bad.code().as_str(), bad.json()["errors"].as_array().map(Vec::len)), ("invalid-field", Some(1)));
+    assert_eq!(bad.json()["errors"][0]["pointer"], "/offsets/2/partition");
     assert_eq!(harness.get(PATH).await.expect(200).json(), before, "nothing was committed");
 }

@@ -18,6 +18,7 @@ pub(crate) async fn run(harness: &Harness) {
     harness.json(Method::POST, TOPIC, &records).await.expect(200);
     every_form_is_read(harness).await;
     nothing_is_there(harness).await;
+    integers_are_too_large(harness).await;
     offsets_out_of_range(harness).await;
     cursors_out_of_range(harness).await;
 }
@@ -58,6 +59,18 @@ async fn nothing_is_there(harness: &Harness) {
     ] {
         harness.get(&path).await.expect(400);
     }
+}
+
+async fn integers_are_too_large(harness: &Harness) {
+    for path in [
+        format!("{PARTITION}?offset=9007199254740992"),
+        format!("{TOPIC}?from=time:9007199254740992"),
+        format!("{PARTITION}/9007199254740992"),
+        "/v1/topics/read/offsets?time=99999999999999999999999".to_owned(),
+    ] {
+        assert_eq!(harness.get(&path).await.expect(422).code(), "integer-too-large", "{path}");
+    }
+    harness.get(&format!("{PARTITION}?max_records=99999999999999999999999")).await.expect(200);
 }
 
 async fn offsets_out_of_range(harness: &Harness) {
