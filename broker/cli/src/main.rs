@@ -22,11 +22,6 @@ use clap::{Parser, Subcommand};
 use levada_client::Client;
 use output::{Format, Printer};
 
-/// A request makes and drops a few dozen small things on whichever thread runs it; the system's allocator made that a
-/// sixth of the server's time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// A durable, partitioned log over plain HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "levada", version, propagate_version = true, max_term_width = 100)]

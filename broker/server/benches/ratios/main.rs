@@ -15,10 +15,6 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The allocator of the `levada` program, for both sides.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 type Case = fn(&cases::Setting<'_>);
 
 fn number(name: &str, default: u64) -> u64 {
