@@ -185,6 +185,18 @@ impl Producers {
         }
     }
 
+    /// Whether a key stands for an append with another digest.
+    pub(crate) fn is_key_reused(
+        &self,
+        id: ProducerId,
+        digest: (ProducerEpoch, Sequence),
+        now: Timestamp,
+        expiration_ms: i64,
+    ) -> bool {
+        let other = |key: &KeyedAppend| key.digest != digest && !is_expired(key.last_append, now, expiration_ms);
+        self.keys.get(&id).is_some_and(other)
+    }
+
     fn check_key(
         &self,
         id: ProducerId,

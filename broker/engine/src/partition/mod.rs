@@ -13,7 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use levada_log::{LogOptions, LogReader, OpenError, PartitionLog, ReadChunk, ReadError, Retained, StorageError};
-use levada_model::{Durability, LeaderEpoch, Offset, PartitionIndex, Timestamp, TimestampType, TopicConfig, TopicId};
+use levada_model::{
+    Durability, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TimestampType,
+    TopicConfig, TopicId,
+};
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) use queue::{Landed, Landings, NewAppend, Shut};
@@ -252,6 +255,11 @@ impl Partition {
             self.directory.counters().syncs.add(1);
         }
         Ok(())
+    }
+
+    /// Whether an idempotency key stands here for another body; blocks.
+    pub(crate) fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence)) -> bool {
+        self.log.lock().as_ref().is_some_and(|log| log.is_key_reused(id, digest, self.directory.now()))
     }
 
     /// Moves the log start up; blocks.

@@ -56,6 +56,10 @@ impl Engine {
         let now = self.check(&state, &request)?;
         let placements = place(&topic, &state, &request);
         let producer = producer(who, &topic, &request.once);
+        if is_key_reused(&state, producer).await {
+            let fault = Arc::new(AppendError::KeyReused.into());
+            return Ok(Produced { records: vec![Err(fault); request.records.len()], duplicate: false });
+        }
         let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
         let bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
         let sent = compute(work, bytes, move || send(&state, request, &placements, producer, now)).await;
@@ -220,6 +224,18 @@ fn placed(partition: PartitionIndex, landed: Option<Landed>, i: u64, sent_at: Re
         (_, Err(now)) => now,
     };
     Placed { partition, offset: landed.map(|landed| landed.base_offset.advance(i)), timestamp }
+}
+
+/// Whether an idempotency key was used before with another body, in whichever partition that body went to. Each partition
+/// judges its own part once more when it is appended.
+async fn is_key_reused(state: &Arc<TopicState>, producer: Producer) -> bool {
+    match producer {
+        (Some((id, epoch, sequence)), SequenceCheck::Key) if state.active_count > 1 => {
+            let state = state.clone();
+            blocking(move || state.partitions().any(|partition| partition.is_key_reused(id, (epoch, sequence)))).await
+        }
+        _ => false,
+    }
 }
 
 /// Why a topic that is not there yet cannot take an append that expects this offset.

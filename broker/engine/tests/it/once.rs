@@ -65,6 +65,25 @@ async fn a_key_stores_once_also_after_a_restart_and_after_its_records_are_gone()
 }
 
 #[tokio::test]
+async fn a_key_with_another_body_is_refused_wherever_that_body_would_go() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", 3, &[]).await;
+    let pinned = |partition, digest| {
+        let mut request = keyed("k", digest, &["a"]);
+        request.records[0].partition = Some(p(partition));
+        request
+    };
+    assert!(!send(&engine, pinned(0, 1)).await.duplicate);
+    for partition in [0, 1, 2] {
+        let reused = fault(send(&engine, pinned(partition, 2)).await);
+        assert!(matches!(reused, AppendFault::Refused(AppendError::KeyReused)), "partition {partition}");
+    }
+    assert!(send(&engine, pinned(0, 1)).await.duplicate);
+    assert!(all(&engine, "t", 1, 0).await.is_empty() && all(&engine, "t", 2, 0).await.is_empty());
+}
+
+#[tokio::test]
 async fn a_key_belongs_to_its_principal_and_topic() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();

@@ -11,7 +11,7 @@ mod settle;
 use std::path::Path;
 use std::sync::Arc;
 
-use levada_model::{LeaderEpoch, Offset, Timestamp, limits};
+use levada_model::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, limits};
 
 use self::files::Spares;
 use super::active::Active;
@@ -117,6 +117,13 @@ impl PartitionLog {
     #[must_use]
     pub fn reader(&self) -> LogReader {
         LogReader::new(self.state.clone())
+    }
+
+    /// Whether an idempotency key, as a derived producer id, stands here for an append with another digest: then a batch
+    /// of it would be [`AppendError::KeyReused`], here and, for a topic's owner, in the topic's other partitions.
+    #[must_use]
+    pub fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence), now: Timestamp) -> bool {
+        self.producers.is_key_reused(id, digest, now, self.options.producer_expiration_ms)
     }
 
     /// The marks now.
