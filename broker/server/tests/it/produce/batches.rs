@@ -15,7 +15,7 @@ const ATTRIBUTES_AT: usize = 21;
 const RECORD_COUNT_AT: usize = 57;
 const RECORDS_AT: usize = 61;
 
-fn batch(new: NewBatch, values: &[&'static str]) -> Vec<u8> {
+pub(crate) fn batch(new: NewBatch, values: &[&'static str]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(new, 0);
     for value in values {
         let record = Record { value: Some(Bytes::from_static(value.as_bytes())), ..Record::default() };

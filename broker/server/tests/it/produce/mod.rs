@@ -1,6 +1,6 @@
 //! Records on their way in: each form of a produce, what is refused, and what is stored once.
 
-mod batches;
+pub(crate) mod batches;
 mod feeds;
 mod json;
 mod ndjson;

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use http::Method;
+use levada_log::NewBatch;
+use levada_model::{ProducerEpoch, ProducerId, Sequence};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Harness};
+use crate::produce::batches::batch;
 
 const RECORDS: &str = "/v1/topics/produced/records";
 const RAW: &str = "/v1/topics/produced/raw";
@@ -15,7 +18,8 @@ pub(crate) async fn run(harness: &Harness) {
     let topic = json!({ "name": "produced", "partitions": 3, "config": { "max.message.bytes": 100 } });
     harness.json(Method::POST, "/v1/topics", &topic).await.expect(201);
     every_form_is_stored(harness).await;
-    some_partitions_fail(harness).await;
+    some_records_fail(harness).await;
+    a_reused_key_is_refused(harness).await;
     what_is_wrong_is_refused(harness).await;
     sequences_are_judged(harness).await;
     retiring_partitions_take_nothing(harness).await;
@@ -37,18 +41,35 @@ async fn every_form_is_stored(harness: &Harness) {
     assert_ne!(given["producer_id"], next.json()["producer_id"]);
 }
 
-/// The key was used in one partition and not in the other.
-async fn some_partitions_fail(harness: &Harness) {
+/// The second of two batches leaves a gap in its producer's sequence, which is known only when the first is stored.
+async fn some_records_fail(harness: &Harness) {
+    let given = harness.json(Method::POST, "/v1/producers", &json!({})).await.expect(200).json();
+    let id = ProducerId(given["producer_id"].as_i64().expect("an id"));
+    let of = |sequence| {
+        let producer = Some((id, ProducerEpoch(0), Sequence(sequence)));
+        batch(NewBatch { producer, ..NewBatch::default() }, &["a"])
+    };
+    let body = [of(0), of(5)].concat();
+    let media = "application/vnd.levada.record-batch";
+    let mixed = harness.body(Method::POST, &format!("{RECORDS}?partition=1"), media, body).await.expect(207).json();
+    assert_eq!(mixed["records"][0]["partition"], 1);
+    assert_eq!(mixed["records"][1]["problem"]["code"], "out-of-order-sequence");
+}
+
+/// Wherever the other body would go, also for a part of it.
+async fn a_reused_key_is_refused(harness: &Harness) {
     let send = |records: Value| async move {
         let request = harness.request(Method::POST, RECORDS).header("idempotency-key", "of-two");
         harness.send(request.json(&json!({ "records": records }))).await
     };
     send(json!([{ "value": 1, "partition": 0 }])).await.expect(200);
-    let mixed = send(json!([{ "value": 2, "partition": 1 }, { "value": 2, "partition": 0 }])).await.expect(207).json();
-    assert_eq!(mixed["records"][0]["partition"], 1);
-    assert_eq!(mixed["records"][1]["problem"]["code"], "idempotency-key-reused");
-    let refused = send(json!([{ "value": 3, "partition": 0 }])).await.expect(422);
-    assert_eq!(refused.code(), "idempotency-key-reused");
+    for other in [
+        json!([{ "value": 3, "partition": 0 }]),
+        json!([{ "value": 3, "partition": 1 }]),
+        json!([{ "value": 2, "partition": 1 }, { "value": 2, "partition": 0 }]),
+    ] {
+        assert_eq!(send(other).await.expect(422).code(), "idempotency-key-reused");
+    }
 }
 
 async fn what_is_wrong_is_refused(harness: &Harness) {
