@@ -4,22 +4,23 @@
 //! the body's bytes; so do keys and texts without escapes. What is wrong is named by a JSON pointer. Not here: checks
 //! that need a topic (sizes, partitions, times), which are the engine's.
 
+mod words;
+
 use std::borrow::Cow;
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use levada_model::limits::{JSON_DEPTH_MAX, JSON_INTEGER_MAX, RECORD_HEADERS_MAX, REQUEST_RECORDS_MAX};
+use levada_model::limits::{JSON_DEPTH_MAX, RECORD_HEADERS_MAX, REQUEST_RECORDS_MAX};
 use levada_model::{Header, PartitionIndex, Record, Timestamp};
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::depth::is_deeper_than;
 use crate::error::echo;
 use crate::strict::{pointer_token, without_place};
+use words::{Decoded, Integer, Text};
 
 /// A record that a producer sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,17 +153,24 @@ impl Path {
     }
 }
 
-struct BodySeed<'p, 'b> {
-    path: &'p mut Path,
-    body: &'b Bytes,
+/// Something that is read out of the body: where the parser stands, and the bytes to share.
+macro_rules! seed {
+    ($name:ident: $deserialize:ident => $value:ty) => {
+        struct $name<'p, 'b> {
+            path: &'p mut Path,
+            body: &'b Bytes,
+        }
+
+        impl<'de> DeserializeSeed<'de> for $name<'_, '_> {
+            type Value = $value;
+            fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
+                de.$deserialize(self)
+            }
+        }
+    };
 }
 
-impl<'de> DeserializeSeed<'de> for BodySeed<'_, '_> {
-    type Value = Vec<RecordIn>;
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
-        de.deserialize_map(self)
-    }
-}
+seed!(BodySeed: deserialize_map => Vec<RecordIn>);
 
 impl<'de> Visitor<'de> for BodySeed<'_, '_> {
     type Value = Vec<RecordIn>;
@@ -192,17 +200,7 @@ impl<'de> Visitor<'de> for BodySeed<'_, '_> {
     }
 }
 
-struct RecordsSeed<'p, 'b> {
-    path: &'p mut Path,
-    body: &'b Bytes,
-}
-
-impl<'de> DeserializeSeed<'de> for RecordsSeed<'_, '_> {
-    type Value = Vec<RecordIn>;
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
-        de.deserialize_seq(self)
-    }
-}
+seed!(RecordsSeed: deserialize_seq => Vec<RecordIn>);
 
 impl<'de> Visitor<'de> for RecordsSeed<'_, '_> {
     type Value = Vec<RecordIn>;
@@ -230,17 +228,7 @@ impl<'de> Visitor<'de> for RecordsSeed<'_, '_> {
 
 const RECORD_FIELDS: &str = "key, key_base64, value, value_text, value_base64, headers, timestamp, partition";
 
-struct RecordSeed<'p, 'b> {
-    path: &'p mut Path,
-    body: &'b Bytes,
-}
-
-impl<'de> DeserializeSeed<'de> for RecordSeed<'_, '_> {
-    type Value = RecordIn;
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
-        de.deserialize_map(self)
-    }
-}
+seed!(RecordSeed: deserialize_map => RecordIn);
 
 impl<'de> Visitor<'de> for RecordSeed<'_, '_> {
     type Value = RecordIn;
@@ -368,99 +356,7 @@ fn json_value(value: &RawValue, body: &Bytes) -> Result<Option<Bytes>, String> {
     Ok(Some(body.slice_ref(text.as_bytes())))
 }
 
-/// A string, borrowed from the body unless it has escapes.
-struct Text<'a>(Cow<'a, str>);
-
-impl Text<'_> {
-    fn share(self, body: &Bytes) -> Bytes {
-        match self.0 {
-            Cow::Borrowed(text) => body.slice_ref(text.as_bytes()),
-            Cow::Owned(text) => Bytes::from(text),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        de.deserialize_str(TextVisitor)
-    }
-}
-
-/// Bytes that came as base64.
-struct Decoded(Bytes);
-
-impl<'de> Deserialize<'de> for Decoded {
-    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
-        let Text(text) = Text::deserialize(de)?;
-        let bytes = STANDARD
-            .decode(text.as_bytes())
-            .map_err(|e| D::Error::custom(format_args!("not base64 (RFC 4648 section 4, with padding): {e}")))?;
-        Ok(Self(Bytes::from(bytes)))
-    }
-}
-
-/// A whole number from 0 to 2^53 - 1.
-struct Integer(u64);
-
-impl Integer {
-    fn timestamp(self) -> Timestamp {
-        Timestamp(self.0.cast_signed())
-    }
-
-    fn partition(self) -> Result<PartitionIndex, String> {
-        u32::try_from(self.0).map(PartitionIndex).map_err(|_| format!("the topic has no partition {}", self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Integer {
-    fn deserialize<D: Deserializer<'de>>(de: D) -> Result<Self, D::Error> {
-        struct IntegerVisitor;
-        impl Visitor<'_> for IntegerVisitor {
-            type Value = Integer;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an integer from 0 to 2^53 - 1")
-            }
-            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Integer, E> {
-                if n > JSON_INTEGER_MAX {
-                    return Err(E::invalid_value(Unexpected::Unsigned(n), &self));
-                }
-                Ok(Integer(n))
-            }
-            fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Integer, E> {
-                Err(E::invalid_value(Unexpected::Signed(n), &self))
-            }
-            fn visit_f64<E: serde::de::Error>(self, n: f64) -> Result<Integer, E> {
-                Err(E::invalid_value(Unexpected::Float(n), &self))
-            }
-        }
-        de.deserialize_u64(IntegerVisitor)
-    }
-}
-
-struct HeadersSeed<'p, 'b> {
-    path: &'p mut Path,
-    body: &'b Bytes,
-}
-
-impl<'de> DeserializeSeed<'de> for HeadersSeed<'_, '_> {
-    type Value = Vec<Header>;
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
-        de.deserialize_seq(self)
-    }
-}
+seed!(HeadersSeed: deserialize_seq => Vec<Header>);
 
 impl<'de> Visitor<'de> for HeadersSeed<'_, '_> {
     type Value = Vec<Header>;
@@ -487,17 +383,7 @@ impl<'de> Visitor<'de> for HeadersSeed<'_, '_> {
     }
 }
 
-struct HeaderSeed<'p, 'b> {
-    path: &'p mut Path,
-    body: &'b Bytes,
-}
-
-impl<'de> DeserializeSeed<'de> for HeaderSeed<'_, '_> {
-    type Value = Header;
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
-        de.deserialize_seq(self)
-    }
-}
+seed!(HeaderSeed: deserialize_seq => Header);
 
 impl<'de> Visitor<'de> for HeaderSeed<'_, '_> {
     type Value = Header;
@@ -523,17 +409,7 @@ impl<'de> Visitor<'de> for HeaderSeed<'_, '_> {
     }
 }
 
-struct HeaderValueSeed<'p, 'b> {
-    path: &'p mut Path,
-    body: &'b Bytes,
-}
-
-impl<'de> DeserializeSeed<'de> for HeaderValueSeed<'_, '_> {
-    type Value = Option<Bytes>;
-    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Self::Value, D::Error> {
-        de.deserialize_any(self)
-    }
-}
+seed!(HeaderValueSeed: deserialize_any => Option<Bytes>);
 
 impl<'de> Visitor<'de> for HeaderValueSeed<'_, '_> {
     type Value = Option<Bytes>;

@@ -449,17 +449,6 @@ impl PartitionLog {
         if is_cut || self.synced_end != self.active.end.offset { self.sync_active() } else { Ok(()) }
     }
 
-    /// The first segment and checkpoint of a log that was never written to.
-    fn create_files(&mut self) -> Result<(), StorageError> {
-        let path = self.active.segment.log_path();
-        let file = self.state.storage.open(path).map_err(StorageError::at("create", path))?;
-        self.active.segment.keep(file);
-        self.save_checkpoint(false)?;
-        self.sync_dir()?;
-        self.is_on_disk = true;
-        Ok(())
-    }
-
     /// Begins a new segment at the end of what is written. What was staged must be written before.
     fn roll_here(&mut self) -> Result<(), StorageError> {
         assert!(self.staged.is_empty(), "a roll now would overtake what is staged");
@@ -508,9 +497,5 @@ impl PartitionLog {
             self.sync_dir()?;
         }
         Ok(retained)
-    }
-
-    fn sync_dir(&self) -> Result<(), StorageError> {
-        self.state.storage.sync_dir(&self.state.dir).map_err(StorageError::at("sync", &self.state.dir))
     }
 }

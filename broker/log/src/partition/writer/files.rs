@@ -102,4 +102,19 @@ impl PartitionLog {
             other => self.unless_poisoned(|_| other),
         }
     }
+
+    /// The first segment and checkpoint of a log that was never written to.
+    pub(super) fn create_files(&mut self) -> Result<(), StorageError> {
+        let path = self.active.segment.log_path();
+        let file = self.state.storage.open(path).map_err(StorageError::at("create", path))?;
+        self.active.segment.keep(file);
+        self.save_checkpoint(false)?;
+        self.sync_dir()?;
+        self.is_on_disk = true;
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&self) -> Result<(), StorageError> {
+        self.state.storage.sync_dir(&self.state.dir).map_err(StorageError::at("sync", &self.state.dir))
+    }
 }
