@@ -62,7 +62,7 @@ async fn a_lost_tail_or_index_leaves_the_rest_readable_and_the_next_offset_where
         }),
     ];
     let (bench, whole) = killed().await;
-    assert!(files(&whole, ".log").len() == 2 && files(&whole, ".index").len() >= 1, "{:?}", whole.paths());
+    assert!(files(&whole, ".log").len() == 2 && !files(&whole, ".index").is_empty(), "{:?}", whole.paths());
     for (what, damage) in damages {
         let disk = whole.restart();
         damage(&disk);
