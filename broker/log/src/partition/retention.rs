@@ -18,6 +18,9 @@ pub(super) fn start(
     now: Timestamp,
     removable_end: Offset,
 ) -> Result<Option<Offset>, StorageError> {
+    if !options.retains {
+        return Ok(None);
+    }
     let segments = state.segments();
     let sealed = &segments[..segments.len() - 1];
     let mut total = match options.retention_bytes {
