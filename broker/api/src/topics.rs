@@ -164,10 +164,14 @@ fn settings_with(nullable: bool, all: bool) -> ObjectBuilder {
     object
 }
 
-/// One setting: an integer or a word as its default is, bounded as its rule says.
+/// One setting: an integer, a number or a word as its default is, bounded as its rule says.
 fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
     let default = key.default_value();
-    let kind = if default.is_number() { Type::Integer } else { Type::String };
+    let kind = match &default {
+        Value::Number(number) if number.is_f64() => Type::Number,
+        Value::Number(_) => Type::Integer,
+        _ => Type::String,
+    };
     let schema = ObjectBuilder::new()
         .description(Some(format!("{}; takes {}", key.effect, key.rule)))
         .schema_type(if nullable { SchemaType::from_iter([kind.clone(), Type::Null]) } else { SchemaType::new(kind) })
@@ -181,9 +185,10 @@ fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
     schema.enum_values(Some(words.chain(nullable.then_some(Value::Null))))
 }
 
-/// The least and the largest integer that a rule such as `-1 (for ever) or an integer from 0 to 2^53 - 1` names.
+/// The least and the largest number that a rule such as `-1 (for ever) or an integer from 0 to 2^53 - 1` names.
 fn bounds(rule: &str) -> (i64, i64) {
-    let (least, most) = rule.split_once("from ").and_then(|(_, range)| range.split_once(" to ")).expect("a range");
+    let range = rule.split(", ").next().unwrap_or(rule);
+    let (least, most) = range.split_once("from ").and_then(|(_, range)| range.split_once(" to ")).expect("a range");
     let least = if rule.starts_with("-1 ") { -1 } else { least.parse().expect("a number") };
     let most = if most == "2^53 - 1" { JSON_INTEGER_MAX.cast_signed() } else { most.parse().expect("a number") };
     (least, most)
@@ -215,8 +220,8 @@ mod tests {
     /// Whether the rule takes the value, and whether its schema does.
     fn takes(key: &ConfigKey, schema: &Value, value: &Value) -> (bool, bool) {
         let by_rule = TopicConfig::new(&BTreeMap::from([(key.name.to_owned(), value.clone())])).is_ok();
-        let by_schema = match value.as_i64() {
-            Some(n) => schema["minimum"].as_i64() <= Some(n) && Some(n) <= schema["maximum"].as_i64(),
+        let by_schema = match value.as_f64() {
+            Some(n) => schema["minimum"].as_f64() <= Some(n) && Some(n) <= schema["maximum"].as_f64(),
             None => schema["enum"].as_array().is_some_and(|words| words.contains(value)),
         };
         (by_rule, by_schema)
