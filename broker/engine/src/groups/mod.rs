@@ -208,7 +208,8 @@ impl Core {
             entries.push((key, value));
         }
         let batch = builder.finish().expect("compressing nothing does not fail");
-        let append = NewAppend { batches: vec![batch], check: SequenceCheck::Producer, expected_offset: None };
+        let check = SequenceCheck::Producer;
+        let append = NewAppend { batches: vec![batch], check, expected_offset: None, keyless: false };
         let partition = partition_of(&topic, &group);
         let answer = partition.push(append).map_err(|fault| refused(&fault))?;
         let landed = landing(answer).await.map_err(|fault| refused(&fault))?;
@@ -267,8 +268,11 @@ fn refused(fault: &AppendFault) -> GroupError {
         AppendFault::Closing => GroupError::Closing,
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
-            unreachable!("a commit has no sequence, and its topic's partitions are never changed: {fault}")
+        AppendFault::Refused(_)
+        | AppendFault::TopicDeleted
+        | AppendFault::Retiring(_)
+        | AppendFault::Keyless(_) => {
+            unreachable!("a commit has a key and no sequence, and its topic's partitions are never changed: {fault}")
         }
     }
 }

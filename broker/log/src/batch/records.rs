@@ -46,6 +46,8 @@ pub struct RecordView {
     pub index: u32,
     /// Its time, as its producer wrote it.
     pub timestamp: Timestamp,
+    /// Whether it has a key; an empty one is one.
+    pub has_key: bool,
     /// Number of headers; they were checked.
     pub header_count: usize,
     /// Bytes of key, value and headers together, as [`Record::size_bytes`] counts them.
@@ -111,6 +113,7 @@ impl BatchBuf {
             each(RecordView {
                 index,
                 timestamp: parts.timestamp,
+                has_key: parts.key.is_some(),
                 header_count: parts.header_count,
                 size_bytes: parts.size_bytes,
             })?;

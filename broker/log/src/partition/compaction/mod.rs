@@ -164,12 +164,13 @@ impl LogReader {
         todo!("the next commit")
     }
 
-    /// The first record below `below` that has no key; none if all have one. Reads the whole log up to there.
+    /// The first record from `from` on and below `below` that has no key; none if all have one. Reads all that lies
+    /// between, and skips what is damaged or was removed.
     ///
     /// # Errors
     /// When the file system fails.
-    pub fn first_keyless(&self, below: Offset) -> Result<Option<Offset>, ReadError> {
-        let _ = below;
+    pub fn first_keyless(&self, from: Offset, below: Offset) -> Result<Option<Offset>, ReadError> {
+        let _ = (from, below);
         todo!("the next commit")
     }
 }
