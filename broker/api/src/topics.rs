@@ -85,6 +85,29 @@ pub struct TruncatedPartition {
     pub log_start_offset: u64,
 }
 
+/// What came of a forced compaction: the partitions that are done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompactedTopic {
+    /// By number.
+    pub partitions: Vec<CompactedPartition>,
+}
+
+/// One partition after a forced compaction. Counted are the segments that the pass looked at: all that there were, but
+/// for those that `min.compaction.lag.ms` keeps from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompactedPartition {
+    /// The partition.
+    pub partition: u32,
+    /// Bytes of segments before.
+    pub before_bytes: u64,
+    /// Bytes of segments after.
+    pub after_bytes: u64,
+    /// Records before.
+    pub before_records: u64,
+    /// Records after.
+    pub after_records: u64,
+}
+
 /// A page of topics, by name.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TopicList {
@@ -118,7 +141,7 @@ pub struct Topic {
 }
 
 /// A partition as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
     /// Its number.
     pub partition: u32,
@@ -140,6 +163,66 @@ pub struct Partition {
     pub size_bytes: u64,
     /// Whether it takes writes.
     pub state: PartitionState,
+    /// How far it is compacted; not there if the topic is not compacted, and not in a list of topics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub compaction: Option<Compaction>,
+}
+
+/// How far a partition is compacted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Compaction {
+    /// Bytes that a pass could clean now.
+    pub dirty_bytes: u64,
+    /// Their part of what is clean or could be cleaned, from 0 to 1.
+    #[schema(minimum = 0, maximum = 1)]
+    pub dirty_ratio: f64,
+    /// Below this offset each key's newest record alone is left.
+    pub cleaned_to: u64,
+    /// What is not compacted yet and why, in order, up to the end of the partition.
+    pub uncompacted: Vec<Uncompacted>,
+    /// That the last pass failed; not there if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<CompactionError>,
+}
+
+/// Offsets that are not compacted yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Uncompacted {
+    /// The first.
+    pub from: u64,
+    /// Behind the last.
+    pub to: u64,
+    /// What they wait for.
+    pub waiting_for: WaitingFor,
+}
+
+/// What compaction waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitingFor {
+    /// Nothing: the next pass takes it.
+    Pass,
+    /// More than `min.cleanable.dirty.ratio` to be dirty.
+    DirtyRatio,
+    /// To be older than `min.compaction.lag.ms`, or what lies before it to be.
+    MinLag,
+    /// A transaction to be decided.
+    Undecided,
+    /// The segment that is written to, to be rolled.
+    ActiveSegment,
+}
+
+/// A pass of compaction that failed. The partition's log is as it was; other topics are compacted all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompactionError {
+    /// What happened.
+    pub reason: String,
+    /// When it happened first, without a pass that succeeded since.
+    pub since: i64,
+    /// When it is tried again.
+    pub retry_at: i64,
 }
 
 /// Whether a partition takes writes.

@@ -432,7 +432,11 @@ mod tests {
         assert_eq!(lags(5, 5).expect("valid").max_compaction_lag_ms, Some(5));
         assert_eq!(lags(5, JSON_MAX).expect("valid").max_compaction_lag_ms, None, "the default is never");
         let error = lags(6, 5).expect_err("the wrong way round");
-        assert_eq!((error.name(), error.to_string().contains("which is 6")), ("max.compaction.lag.ms", true), "{error}");
+        assert_eq!(
+            (error.name(), error.to_string().contains("which is 6")),
+            ("max.compaction.lag.ms", true),
+            "{error}"
+        );
     }
 
     #[test]

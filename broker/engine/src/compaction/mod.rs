@@ -25,6 +25,9 @@ use crate::engine::Core;
 use crate::partition::{CleanFault, Partition, blocking};
 use crate::topics::{TopicError, refuse_internal};
 
+/// Between two looks at what failed there is so much at least, whatever a clock says.
+const RETRY_LOOK_MIN: Duration = Duration::from_secs(1);
+
 /// Becomes what came of a forced pass.
 type Answer = oneshot::Receiver<Result<Option<CompactionPass>, CleanFault>>;
 
@@ -238,19 +241,14 @@ fn run_due(core: &Core) {
 
 /// Partitions to compact now, the dirtiest first, and before them those that are due for their age.
 fn due(core: &Core) -> Vec<Arc<Partition>> {
-    let topics: Vec<_> = core.catalog.topics().iter().cloned().collect();
     let mut found = Vec::new();
-    for topic in topics {
-        let state = topic.state_full();
-        if !state.config.cleanup.compact {
-            continue;
-        }
-        for partition in state.partitions().filter(|partition| partition.cleaning_waits_ms().is_none_or(|ms| ms == 0)) {
-            match core.compaction_state(partition) {
-                Ok(None) => (),
-                Ok(Some(state)) => found.push((rank(&state), partition.clone())),
-                Err(reason) => partition.note_failure(&reason),
-            }
+    for partition in
+        compacted(core).into_iter().filter(|partition| partition.cleaning_waits_ms().is_none_or(|ms| ms == 0))
+    {
+        match core.compaction_state(&partition) {
+            Ok(None) => (),
+            Ok(Some(state)) => found.push((rank(&state), partition)),
+            Err(reason) => partition.note_failure(&reason),
         }
     }
     found.sort_by(|(a, _), (b, _)| b.partial_cmp(a).expect("a ratio is a number"));
@@ -265,10 +263,13 @@ fn rank(state: &CompactionState) -> (bool, f64) {
 
 /// When the first of those that failed is tried again.
 fn retry_in(core: &Core) -> Option<Duration> {
-    let topics: Vec<_> = core.catalog.topics().iter().cloned().collect();
-    let waits = topics.iter().flat_map(|topic| {
-        let state = topic.state_full();
-        state.partitions().filter_map(|partition| partition.cleaning_waits_ms()).collect::<Vec<_>>()
-    });
-    waits.min().map(Duration::from_millis)
+    let waits = compacted(core).into_iter().filter_map(|partition| partition.cleaning_waits_ms());
+    waits.min().map(|ms| Duration::from_millis(ms).max(RETRY_LOOK_MIN))
+}
+
+/// The partitions of all topics that are compacted.
+fn compacted(core: &Core) -> Vec<Arc<Partition>> {
+    let topics = core.catalog.topics();
+    let states = topics.iter().map(|topic| topic.state_full()).filter(|state| state.config.cleanup.compact);
+    states.flat_map(|state| state.partitions().cloned().collect::<Vec<_>>()).collect()
 }

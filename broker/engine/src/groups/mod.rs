@@ -268,10 +268,7 @@ fn refused(fault: &AppendFault) -> GroupError {
         AppendFault::Closing => GroupError::Closing,
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        AppendFault::Refused(_)
-        | AppendFault::TopicDeleted
-        | AppendFault::Retiring(_)
-        | AppendFault::Keyless(_) => {
+        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
             unreachable!("a commit has a key and no sequence, and its topic's partitions are never changed: {fault}")
         }
     }

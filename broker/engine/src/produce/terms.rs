@@ -127,7 +127,9 @@ pub enum RecordFault {
     #[error("partition {0} is retiring and takes no new records")]
     Retiring(PartitionIndex),
     /// It has no key, and the topic is compacted.
-    #[error("the record has no key, and the topic is compacted (cleanup.policy): every record needs one, an empty one at least")]
+    #[error(
+        "the record has no key, and the topic is compacted (cleanup.policy): every record needs one, an empty one at least"
+    )]
     NoKey,
     /// Further in the future than `message.timestamp.after.max.ms`, or negative.
     #[error("timestamp {timestamp} is not from 0 to {max}, the time now plus message.timestamp.after.max.ms")]
@@ -215,7 +217,9 @@ pub enum ProduceError {
         detail: String,
     },
     /// A record of a batch has no key, and the topic is compacted.
-    #[error("batch {batch}: record {record} has no key, and the topic is compacted (cleanup.policy): every record needs one")]
+    #[error(
+        "batch {batch}: record {record} has no key, and the topic is compacted (cleanup.policy): every record needs one"
+    )]
     NoKey {
         /// Place of the batch.
         batch: usize,

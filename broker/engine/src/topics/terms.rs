@@ -160,7 +160,9 @@ pub enum TopicError {
         high_watermark: Offset,
     },
     /// It is to be compacted and holds a record without a key.
-    #[error("partition {partition} of topic {topic} holds a record without a key at offset {offset}, so the topic cannot be compacted; truncate what has no key, or let retention remove it")]
+    #[error(
+        "partition {partition} of topic {topic} holds a record without a key at offset {offset}, so the topic cannot be compacted; truncate what has no key, or let retention remove it"
+    )]
     Keyless {
         /// The topic.
         topic: TopicName,
