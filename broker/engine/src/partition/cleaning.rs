@@ -131,8 +131,10 @@ impl Partition {
 
     fn pass(&self, forced: bool) -> Result<Option<CompactionPass>, CleanFault> {
         loop {
-            let now = self.directory.now();
-            let plan = self.holding(|log| log.plan_compaction(now, self.last_stable_offset(), forced))?;
+            let (now, bound) = (self.directory.now(), self.last_stable_offset());
+            // What cannot be judged makes no plan either, and would look like nothing to do.
+            self.reader.compaction_state(now, bound).map_err(|error| CleanFault::Failed(error.to_string().into()))?;
+            let plan = self.holding(|log| log.plan_compaction(now, bound, forced))?;
             let Some(plan) = plan else { return Ok(None) };
             let compacted = self.run(plan)?;
             let installed = self.holding(|log| {

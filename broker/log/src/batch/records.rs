@@ -69,8 +69,9 @@ impl Batch {
     pub fn records(&self) -> Result<Records, RecordsError> {
         let packed = self.bytes().slice(HEADER_BYTES..);
         let bytes = match Codec::of(self.header().compression()) {
-            None => packed,
-            Some(codec) => codec.unpack(&packed, limits::BATCH_BYTES_MAX)?.into(),
+            // Nothing was packed where nothing is left.
+            Some(codec) if !packed.is_empty() => codec.unpack(&packed, limits::BATCH_BYTES_MAX)?.into(),
+            _ => packed,
         };
         Ok(Records { walk: Walk::new(*self.header()), bytes })
     }
@@ -148,18 +149,22 @@ impl Iterator for Records {
 }
 
 /// Where the parts of one record lie.
-struct Parts {
-    offset_delta: u32,
-    timestamp: Timestamp,
-    key: Option<Range<usize>>,
-    value: Option<Range<usize>>,
+pub(super) struct Parts {
+    /// The whole record, its length included.
+    pub(super) whole: Range<usize>,
+    /// Where what follows the timestamp delta begins.
+    pub(super) behind_timestamp: usize,
+    pub(super) offset_delta: u32,
+    pub(super) timestamp: Timestamp,
+    pub(super) key: Option<Range<usize>>,
+    pub(super) value: Option<Range<usize>>,
     header_count: usize,
     size_bytes: usize,
 }
 
 /// The walk over unpacked records. It holds places only, so that the same walk serves owned and borrowed bytes.
 #[derive(Debug)]
-struct Walk {
+pub(super) struct Walk {
     header: BatchHeader,
     /// Place of the next record in its batch; beyond the count once the walk has ended.
     index: u32,
@@ -170,12 +175,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(header: BatchHeader) -> Self {
+    pub(super) fn new(header: BatchHeader) -> Self {
         Self { header, index: 0, position: 0, least_delta: 0, ended: false }
     }
 
     /// The next record, none behind the last, or what is wrong (and then none).
-    fn next(
+    pub(super) fn next(
         &mut self,
         bytes: &[u8],
         each_header: impl FnMut(&str, Option<Range<usize>>),
@@ -199,11 +204,13 @@ impl Walk {
         bytes: &[u8],
         mut each_header: impl FnMut(&str, Option<Range<usize>>),
     ) -> Result<Parts, String> {
-        let mut outer = Cursor::new(bytes, self.position);
+        let start = self.position;
+        let mut outer = Cursor::new(bytes, start);
         let body = outer.length("length", bytes.len())?.ok_or("its length is null")?;
         let mut cursor = Cursor::new(&bytes[..body.end], body.start);
         cursor.byte("attributes")?;
         let timestamp_delta = cursor.varint_i64("timestamp delta")?;
+        let behind_timestamp = cursor.position();
         let offset_delta = cursor.varint_i32("offset delta")?;
         let key = cursor.length("key length", body.end)?;
         let value = cursor.length("value length", body.end)?;
@@ -230,7 +237,8 @@ impl Walk {
         self.least_delta = offset_delta + 1;
         self.position = body.end;
         let timestamp = Timestamp(self.header.base_timestamp.0.wrapping_add(timestamp_delta));
-        Ok(Parts { offset_delta, timestamp, key, value, header_count, size_bytes })
+        let whole = start..body.end;
+        Ok(Parts { whole, behind_timestamp, offset_delta, timestamp, key, value, header_count, size_bytes })
     }
 
     fn malformed(&self, detail: String) -> RecordsError {

@@ -1,10 +1,11 @@
 //! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
-//! (`settle`), which files are open (`files`).
+//! (`settle`), compaction (`compact`), which files are open (`files`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
 //! before its first batch.
 
+mod compact;
 mod files;
 mod settle;
 
@@ -136,6 +137,7 @@ impl PartitionLog {
     /// Changes what may change.
     pub fn set_options(&mut self, options: LogOptions) {
         self.state.set_segment_bytes(options.segment_bytes);
+        self.state.with_compaction(|progress| progress.options = options.compaction);
         self.options = options;
     }
 
@@ -329,6 +331,7 @@ impl PartitionLog {
     ) -> Result<(Self, Recovery), OpenError> {
         let state = State::new(storage, dir.to_owned(), plants);
         state.set_segment_bytes(options.segment_bytes);
+        state.with_compaction(|progress| progress.options = options.compaction);
         let state = Arc::new(state);
         let (found, recovery) = recovery::open(&state, now, trust_clean_marker)?;
         let mut log = Self::assemble(state, options, found);

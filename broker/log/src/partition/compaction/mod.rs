@@ -6,16 +6,32 @@
 //! `broker/docs/formats/log-directory.md` and `broker/docs/decisions/0021-compacted-segments-stay-dense.md`. Not here:
 //! when a pass is begun and what a damaged log means for others, which is the engine's.
 
+mod map;
+mod output;
+mod plan;
+mod rewrite;
+mod swap;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use levada_model::{Offset, Timestamp};
 use thiserror::Error;
 
+use self::rewrite::Outcome;
+use super::errors::ReadError;
 use super::reader::LogReader;
+use super::segment::Segment;
+use super::state::State;
 use super::terms::Damage;
-use super::{PartitionLog, ReadError};
 use crate::StorageError;
+
+pub(super) use output::Written;
+pub(super) use plan::{Cleanable, Progress};
+pub(super) use swap::{commit, finish, finish_all};
+
+/// Bytes that a search for records without a key reads at once.
+const KEY_SEARCH_BYTES: usize = 1 << 20;
 
 /// Settings of a log that is compacted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,10 +50,26 @@ pub struct CompactionOptions {
 
 /// What a pass is going to clean. While it, or what it wrote, is there, no other pass of the log is planned; close no
 /// log before it is gone.
-pub struct CompactionPlan {}
+pub struct CompactionPlan {
+    pub(super) state: Arc<State>,
+    /// Sealed segments from the first on, without gaps; one at least.
+    pub(super) sources: Vec<Arc<Segment>>,
+    pub(super) first_dirty: Offset,
+    pub(super) options: CompactionOptions,
+    pub(super) segment_bytes: u64,
+    pub(super) now: Timestamp,
+    /// First offsets of the batches that a repeat is recognised by, rising.
+    pub(super) remembered: Vec<Offset>,
+    pub(super) _permit: Permit,
+}
 
 /// What a pass wrote, waiting to be put in place. Dropped, it removes what it wrote.
-pub struct Compacted {}
+pub struct Compacted {
+    // Dropped in this order: the files go while no other pass can write them.
+    pub(super) outcome: Outcome,
+    pub(super) next_dirty: Offset,
+    plan: CompactionPlan,
+}
 
 /// What one pass did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,36 +144,6 @@ pub enum UncompactedReason {
     Active,
 }
 
-impl PartitionLog {
-    /// Plans the next pass over sealed segments that end at or below `bound` (the last stable offset); none if nothing
-    /// is due ([`LogReader::compaction_state`] tells why), if the log is not compacted, or while an earlier plan is
-    /// still there. Rolls the active segment when its first record is older than `max_compaction_lag_ms`. `forced` rolls
-    /// it anyway, and cleans whatever may be cleaned, also what is clean; only `min_compaction_lag_ms` and `bound` hold.
-    ///
-    /// # Errors
-    /// When the file system fails; the log then takes no more writes. When no file descriptor is free
-    /// ([`StorageError::is_out_of_files`]), nothing was changed and the log goes on.
-    pub fn plan_compaction(
-        &mut self,
-        now: Timestamp,
-        bound: Offset,
-        forced: bool,
-    ) -> Result<Option<CompactionPlan>, Arc<StorageError>> {
-        let _ = (now, bound, forced);
-        todo!("the next commit")
-    }
-
-    /// Puts what a pass wrote in place of its sources, durably. None if these have changed meanwhile (retention,
-    /// truncation): what was written is then removed.
-    ///
-    /// # Errors
-    /// When the file system fails; the log then takes no more writes, and the next open finishes what was begun.
-    pub fn install_compacted(&mut self, compacted: Compacted) -> Result<Option<CompactionPass>, Arc<StorageError>> {
-        let _ = compacted;
-        todo!("the next commit")
-    }
-}
-
 impl CompactionPlan {
     /// Reads the segments and writes what stays of them beside the log. Long work, for a thread that may block; the log
     /// goes on meanwhile. Set `stop` to end it early.
@@ -149,8 +151,36 @@ impl CompactionPlan {
     /// # Errors
     /// See [`CompactionError`]; nothing of the log was changed, and what was written is removed.
     pub fn run(self, stop: &AtomicBool) -> Result<Compacted, CompactionError> {
-        let _ = stop;
-        todo!("the next commit")
+        let (map, next_dirty) = rewrite::map_dirty(&self, stop)?;
+        let outcome = rewrite::rewrite(&self, &map, next_dirty, stop)?;
+        Ok(Compacted { outcome, next_dirty, plan: self })
+    }
+
+    /// The offset behind all that it takes.
+    fn end(&self) -> Offset {
+        self.sources.last().expect("a plan has a segment").next_offset()
+    }
+}
+
+impl Compacted {
+    /// Whether all its sources are still segments of the log.
+    pub(super) fn is_current(&self) -> bool {
+        let segments = self.plan.state.segments();
+        let is_there = |source: &Arc<Segment>| segments.iter().any(|segment| Arc::ptr_eq(segment, source));
+        self.outcome.written.iter().flat_map(|written| &written.sources).all(is_there)
+    }
+
+    pub(super) fn pass(&self) -> CompactionPass {
+        let Outcome { before_bytes, after_bytes, before_records, after_records, .. } = self.outcome;
+        let is_done = self.next_dirty == self.plan.end();
+        CompactionPass {
+            before_bytes,
+            after_bytes,
+            before_records,
+            after_records,
+            next_dirty: self.next_dirty,
+            is_done,
+        }
     }
 }
 
@@ -160,8 +190,9 @@ impl LogReader {
     /// # Errors
     /// When the file system fails.
     pub fn compaction_state(&self, now: Timestamp, bound: Offset) -> Result<Option<CompactionState>, StorageError> {
-        let _ = (now, bound);
-        todo!("the next commit")
+        let state = self.state();
+        let Some(options) = state.compaction().options else { return Ok(None) };
+        Ok(Some(Cleanable::now(state, &options, now, bound)?.told(state)))
     }
 
     /// The first record from `from` on and below `below` that has no key; none if all have one. Reads all that lies
@@ -170,7 +201,41 @@ impl LogReader {
     /// # Errors
     /// When the file system fails.
     pub fn first_keyless(&self, from: Offset, below: Offset) -> Result<Option<Offset>, ReadError> {
-        let _ = (from, below);
-        todo!("the next commit")
+        let mut at = from.max(self.log_start());
+        loop {
+            let chunk = match self.read(at, KEY_SEARCH_BYTES, below.max(at)) {
+                // Retention was faster.
+                Err(ReadError::BelowStart { log_start, .. }) => {
+                    at = log_start;
+                    continue;
+                }
+                other => other?,
+            };
+            for batch in chunk.batches.iter().filter(|batch| !batch.header().is_control()) {
+                if let Some(found) = rewrite::first_keyless(batch, at..below) {
+                    return Ok(Some(found));
+                }
+            }
+            if chunk.next_offset <= at {
+                return Ok(None);
+            }
+            at = chunk.next_offset;
+        }
+    }
+}
+
+/// The right to run a pass over a log; there is one at a time.
+pub(super) struct Permit(Arc<State>);
+
+impl Permit {
+    pub(super) fn take(state: &Arc<State>) -> Option<Self> {
+        let is_free = state.with_compaction(|progress| !std::mem::replace(&mut progress.is_planned, true));
+        is_free.then(|| Self(state.clone()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.with_compaction(|progress| progress.is_planned = false);
     }
 }
