@@ -9,7 +9,7 @@ use levada_model::Offset;
 
 /// Most shards; fewer where they would be tiny.
 const SHARDS_MAX: usize = 64;
-const SLOTS_PER_SHARD_MIN: usize = 1024;
+const SLOTS_PER_SHARD_MIN: usize = 256;
 /// Slots that a shard begins with.
 const SLOTS_FIRST: usize = 16;
 
@@ -170,7 +170,7 @@ mod tests {
             let most = (slots(&map) + map.slots_per_shard_max) * size_of::<Slot>();
             assert!(most <= memory_bytes.max(4 * size_of::<Slot>()), "{most} of {memory_bytes}");
             assert!(keys >= 1, "a pass takes a key at least");
-            assert!(memory_bytes < 50_000 || keys * 36 > memory_bytes as u64, "{keys} keys in {memory_bytes}");
+            assert!(memory_bytes < 50_000 || keys * 40 > memory_bytes as u64, "{keys} keys in {memory_bytes}");
             // Full is not blind: what it knows may get newer, and what it did not take it does not know.
             assert!(map.note(&0_u64.to_be_bytes(), Offset(keys)));
             assert_eq!(map.newest(&0_u64.to_be_bytes()), Some(Offset(keys)));
