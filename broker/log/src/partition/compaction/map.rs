@@ -133,7 +133,7 @@ fn place(hash: u64, count: usize) -> usize {
 mod tests {
     use std::collections::HashMap;
 
-    use proptest::prelude::{any, prop, proptest};
+    use proptest::prelude::{prop, proptest};
     use proptest::prop_assert_eq;
 
     use super::*;
@@ -144,14 +144,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_knows_what_a_naive_map_knows(keys in prop::collection::vec(any::<u16>(), 0..3_000)) {
+        fn it_knows_what_a_naive_map_knows(keys in prop::collection::vec(0..4_000_u16, 0..3_000)) {
             let (mut map, mut naive) = (OffsetMap::new(1 << 20), HashMap::new());
             for (offset, key) in keys.iter().enumerate() {
                 let offset = Offset(offset as u64);
                 assert!(map.note(&key.to_be_bytes(), offset));
                 naive.insert(*key, offset);
             }
-            for key in 0..=u16::MAX {
+            for key in 0..4_000_u16 {
                 prop_assert_eq!(map.newest(&key.to_be_bytes()), naive.get(&key).copied());
             }
         }
