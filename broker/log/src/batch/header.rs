@@ -248,19 +248,12 @@ pub struct BatchBuf {
 }
 
 impl BatchBuf {
-    /// Takes the batch at the front of `bytes`, as [`Batch::parse`] does, without copying it. What only compaction
-    /// makes is refused: a batch without records, or with a delete horizon.
+    /// Takes the batch at the front of `bytes`, as [`Batch::parse`] does, without copying it.
     ///
     /// # Errors
     /// As [`Batch::parse`].
     pub fn parse(bytes: &mut BytesMut) -> Result<Self, BatchError> {
         let header = parse_checked(bytes)?;
-        if header.delete_horizon().is_some() {
-            return Err(BatchError::Field { field: "attributes", value: header.attributes.into() });
-        }
-        if header.record_count == 0 {
-            return Err(BatchError::Field { field: "record count", value: 0 });
-        }
         // The usual body is one batch: taking it whole keeps the buffer's one owner.
         let whole = header.size_bytes == bytes.len();
         let bytes = if whole { std::mem::take(bytes) } else { bytes.split_to(header.size_bytes) };

@@ -80,7 +80,8 @@ impl Batch {
 impl BatchBuf {
     /// Walks all records as they came (offsets count from 0) and checks that their number, offsets (dense from 0) and
     /// lengths are what the head says, that nothing is left over, and that no more than `unpacked_bytes_max` come out;
-    /// shows each record to `each` for further checks. This is for batches that came from a client.
+    /// shows each record to `each` for further checks. This is for batches that came from a client: what only compaction
+    /// makes (a batch without records, or with a delete horizon) is refused.
     ///
     /// # Errors
     /// At the first record that is wrong, or the first error of `each`.
@@ -103,6 +104,9 @@ impl BatchBuf {
             let offsets = walk.header.last_offset_delta + 1;
             let detail = format!("the head says {} records for {offsets} offsets", walk.header.record_count);
             return Err(walk.malformed(detail).into());
+        }
+        if walk.header.delete_horizon().is_some() {
+            return Err(walk.malformed("the head has a delete horizon, which compaction alone sets".to_owned()).into());
         }
         while let Some(parts) = walk.next(bytes, |_, _| ()) {
             let parts = parts?;

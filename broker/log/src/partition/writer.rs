@@ -148,7 +148,8 @@ impl PartitionLog {
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When a [`SequenceCheck::Key`] comes without a derived id.
+    /// When a [`SequenceCheck::Key`] comes without a derived id, or a batch that [`BatchBuf::check_records`] refuses by
+    /// its head: without a record for each offset, or with a delete horizon.
     pub fn stage(
         &mut self,
         append: Append,
@@ -159,6 +160,8 @@ impl PartitionLog {
             return Err(AppendError::Poisoned(poison.clone()));
         }
         let header = *append.batch.header();
+        let is_dense = header.record_count == header.last_offset_delta + 1 && header.delete_horizon().is_none();
+        assert!(is_dense, "what only compaction makes is refused when a batch is checked");
         let is_keyed = header.producer_id.is_some_and(is_derived);
         assert!(append.check != SequenceCheck::Key || is_keyed, "an idempotency key comes as a derived producer id");
         // A repeat of a conditional append is a repeat, though its offset is not the next one any more.

@@ -9,7 +9,7 @@ use levada_model::Offset;
 
 /// Most shards; fewer where they would be tiny.
 const SHARDS_MAX: usize = 64;
-const SLOTS_PER_SHARD_MIN: usize = 1024;
+const SLOTS_PER_SHARD_MIN: usize = 256;
 /// Slots that a shard begins with.
 const SLOTS_FIRST: usize = 16;
 
@@ -133,7 +133,7 @@ fn place(hash: u64, count: usize) -> usize {
 mod tests {
     use std::collections::HashMap;
 
-    use proptest::prelude::{any, prop, proptest};
+    use proptest::prelude::{prop, proptest};
     use proptest::prop_assert_eq;
 
     use super::*;
@@ -144,14 +144,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_knows_what_a_naive_map_knows(keys in prop::collection::vec(any::<u16>(), 0..3_000)) {
+        fn it_knows_what_a_naive_map_knows(keys in prop::collection::vec(0..4_000_u16, 0..3_000)) {
             let (mut map, mut naive) = (OffsetMap::new(1 << 20), HashMap::new());
             for (offset, key) in keys.iter().enumerate() {
                 let offset = Offset(offset as u64);
                 assert!(map.note(&key.to_be_bytes(), offset));
                 naive.insert(*key, offset);
             }
-            for key in 0..=u16::MAX {
+            for key in 0..4_000_u16 {
                 prop_assert_eq!(map.newest(&key.to_be_bytes()), naive.get(&key).copied());
             }
         }
@@ -170,7 +170,7 @@ mod tests {
             let most = (slots(&map) + map.slots_per_shard_max) * size_of::<Slot>();
             assert!(most <= memory_bytes.max(4 * size_of::<Slot>()), "{most} of {memory_bytes}");
             assert!(keys >= 1, "a pass takes a key at least");
-            assert!(memory_bytes < 50_000 || keys * 36 > memory_bytes as u64, "{keys} keys in {memory_bytes}");
+            assert!(memory_bytes < 50_000 || keys * 40 > memory_bytes as u64, "{keys} keys in {memory_bytes}");
             // Full is not blind: what it knows may get newer, and what it did not take it does not know.
             assert!(map.note(&0_u64.to_be_bytes(), Offset(keys)));
             assert_eq!(map.newest(&0_u64.to_be_bytes()), Some(Offset(keys)));

@@ -122,7 +122,8 @@ impl Rewrite<'_> {
             return Ok(out.keep(batch)?);
         }
         if header.record_count == 0 {
-            return Ok(if self.is_remembered(header) { out.keep(batch)? } else { out.drop_batch(header)? });
+            let done = if self.is_remembered(header) { out.keep(batch) } else { out.drop_batch(header) };
+            return Ok(done?);
         }
         let records = unpacked(&self.plan.state, batch, Ok)?;
         let has_tombstones = self.judge(batch, &records)?;
@@ -130,11 +131,9 @@ impl Rewrite<'_> {
         self.outcome.before_records += self.kept.len() as u64;
         self.outcome.after_records += kept as u64;
         if kept == 0 {
-            return Ok(if self.is_remembered(header) {
-                out.replace(&emptied(header))?
-            } else {
-                out.drop_batch(header)?
-            });
+            let is_remembered = self.is_remembered(header);
+            let done = if is_remembered { out.replace(&emptied(header)) } else { out.drop_batch(header) };
+            return Ok(done?);
         }
         let horizon = self.new_horizon(header, has_tombstones);
         if has_tombstones {

@@ -1,6 +1,10 @@
 //! Compaction: what stays, what goes, and that no crash, damage or reader in the middle changes that.
 
+mod crash;
 mod keeping;
+mod model;
+mod repeats;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::path::Path;
