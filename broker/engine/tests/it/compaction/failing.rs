@@ -108,6 +108,28 @@ async fn a_disk_that_fails_the_pass_fences_nothing_and_the_old_segments_stay() {
 }
 
 #[tokio::test]
+async fn a_log_that_cannot_be_judged_is_not_told_to_be_compacted() {
+    let (bench, disk) = Bench::sim();
+    let engine = bench.with(disk.clone()).open();
+    let lag = ("min.compaction.lag.ms", json!(1_000));
+    compacted_topic(&engine, "t", 1, &[("segment.bytes", json!(1_024)), lag]).await;
+    for i in 0..20 {
+        store(&engine, "t", &[("k", &format!("{VALUE} {i}"))]).await;
+    }
+    engine.close().await.expect("closed");
+    let engine = bench.with(disk.clone()).open();
+    bench.clock.advance(1_000);
+    disk.fail_reads(true);
+    let refused = try_compact(&engine, "t", LONG).await.expect_err("nobody knows how old it is");
+    assert!(matches!(refused, TopicError::CompactionFailed { .. }), "{refused}");
+    assert!(state(&engine, "t").await.failure.is_some());
+    disk.fail_reads(false);
+    compact(&engine, "t").await;
+    assert_eq!(all(&engine, "t", 0, 0).await.len(), 1);
+    assert!(state(&engine, "t").await.failure.is_none());
+}
+
+#[tokio::test]
 async fn no_free_file_fails_the_pass_and_nothing_else() {
     let (bench, disk) = Bench::sim();
     let engine = two_topics(&bench, &disk).await;

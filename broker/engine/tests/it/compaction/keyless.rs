@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{compact, compacted_topic, tombstone};
-use crate::support::{Bench, START, all, create, fetch, me, name, p, produce, record, request, to};
+use crate::support::{Bench, START, all, create, fetch, me, name, offsets, p, produce, record, request, to};
 
 async fn switch(engine: &Engine, topic: &str, policy: &str) -> Result<TopicDescription, TopicError> {
     let config = BTreeMap::from([("cleanup.policy".to_owned(), Some(json!(policy)))]);
@@ -51,7 +51,7 @@ async fn a_record_without_a_key_is_refused_at_its_place_and_nothing_is_stored() 
     empty_key.record.key = Some(bytes::Bytes::new());
     let mut deletion = tombstone("k");
     deletion.partition = Some(p(0));
-    produce(&engine, "t", vec![empty_key, deletion]).await;
+    offsets(&produce(&engine, "t", vec![empty_key, deletion]).await);
     compact(&engine, "t").await;
     assert_eq!(all(&engine, "t", 0, 0).await.len(), 2, "an empty key is a key");
 }
@@ -73,7 +73,7 @@ async fn a_topic_that_holds_records_without_a_key_is_not_switched_and_the_first_
         assert!(text.contains("partition 1") && text.contains("offset 3"), "{text}");
     }
     assert_eq!(engine.describe_topic(&me(), &name("t")).expect("there"), before, "nothing was changed");
-    produce(&engine, "t", vec![to(0, "still taken"), to(1, "still taken")]).await;
+    offsets(&produce(&engine, "t", vec![to(0, "still taken"), to(1, "still taken")]).await);
     engine.truncate_topic(&me(), &name("t"), vec![(p(0), Offset(1)), (p(1), Offset(6))]).await.expect("truncated");
     produce(&engine, "t", vec![keyed("a"), keyed("a")]).await;
     let switched = switch(&engine, "t", "compact").await.expect("nothing without a key is left");
@@ -83,7 +83,7 @@ async fn a_topic_that_holds_records_without_a_key_is_not_switched_and_the_first_
     compact(&engine, "t").await;
     assert_eq!(all(&engine, "t", 1, 6).await, [(7, "x".to_owned())]);
     switch(&engine, "t", "delete").await.expect("the way back is free");
-    produce(&engine, "t", vec![to(0, "taken again")]).await;
+    offsets(&produce(&engine, "t", vec![to(0, "taken again")]).await);
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_change_that_is_refused_for_another_reason_leaves_the_partitions_as_th
     let stale = AlterTopic { partitions: None, if_version: Some(7), ..change };
     let refused = engine.alter_topic(&me(), &name("t"), stale).await;
     assert!(matches!(refused, Err(TopicError::VersionMismatch { .. })));
-    produce(&engine, "t", vec![to(0, "still taken")]).await;
+    offsets(&produce(&engine, "t", vec![to(0, "still taken")]).await);
 }
 
 /// Whoever is first wins: either the switch, or the record without a key; never both.
