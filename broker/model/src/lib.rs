@@ -15,6 +15,6 @@ pub use config::{Compression, ConfigError, ConfigKey, Durability, TimestampType,
 pub use ids::{
     ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
 };
-pub use names::{GroupName, NameError, TopicName};
+pub use names::{GroupName, InstanceId, MemberId, NameError, TopicName};
 pub use principal::{AllowAll, Authorizer, Denied, Operation, Principal, Resource};
 pub use record::{Header, Record};
