@@ -15,7 +15,7 @@ pub(super) fn share(board: &Board, claims: &[Option<Member>]) -> Vec<Option<Memb
     let mut shares = Shares::new(board, claims);
     shares.place_the_unclaimed();
     shares.even_out();
-    shares.send_home();
+    while shares.send_home() {}
     shares.owners
 }
 
@@ -104,9 +104,10 @@ impl<'a> Shares<'a> {
     }
 
     /// Gives partitions back to those who owned them, where that can be done by steps that cost no other member what it
-    /// owned, and leaves the shares as even as they are.
-    fn send_home(&mut self) {
+    /// owned, and leaves the shares as even as they are. True if it did: that may have opened a way for others.
+    fn send_home(&mut self) -> bool {
         let mut search = Search::new(self.board);
+        let mut sent = false;
         for place in 0..self.board.partitions() {
             let (Some(owner), Some(home)) = (self.owners[place], self.claims[place]) else { continue };
             if owner == home {
@@ -118,8 +119,10 @@ impl<'a> Shares<'a> {
                 self.take(place, owner);
                 self.give(place, home);
                 self.walk(&chain);
+                sent = true;
             }
         }
+        sent
     }
 
     fn walk(&mut self, chain: &[Step]) {

@@ -186,7 +186,16 @@ proptest! {
     }
 
     #[test]
-    fn many_rebalances_in_a_row_settle_at_once(input in inputs(), joins in 1..4_usize) {
+    fn whoever_lost_a_partition_has_no_less_than_who_got_it(input in inputs()) {
+        let answer = sticky(&input);
+        for (partition, claimant) in claims(&input) {
+            let holder = answer.iter().position(|given| given.contains(&partition)).expect("given to somebody");
+            prop_assert!(holder == claimant || answer[claimant].len() >= answer[holder].len(), "{:?}", partition);
+        }
+    }
+
+    #[test]
+    fn members_with_other_subscriptions_join_and_then_nothing_moves(input in inputs(), joins in 1..4_usize) {
         let answer = sticky(&input);
         let mut members = owning(&input.members, &answer);
         members.extend((100..100 + joins).map(|i| member(name(i).as_str(), "t0 t2", "")));
