@@ -1,15 +1,22 @@
-//! Wall-clock time as something that tests can replace.
+//! Time as something that tests can replace: the time of day, and a clock that never goes back.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::Timestamp;
+use crate::{Tick, Timestamp};
 
-/// Tells the time of day. Durations (time-outs, leases) are measured by the runtime's monotonic clock instead.
+/// Tells the time. What is stored or shown is the time of day; sessions and other leases count ticks, so that a clock
+/// that is set does not end them. Waits of single requests are measured by the runtime.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970 (UTC).
     fn now(&self) -> Timestamp;
+    /// Milliseconds that never go back.
+    fn tick(&self) -> Tick;
 }
+
+/// Where ticks count from.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The machine's clock.
 #[derive(Debug, Default, Clone, Copy)]
@@ -21,32 +28,44 @@ impl Clock for SystemClock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
+
+    fn tick(&self) -> Tick {
+        Tick(u64::try_from(ORIGIN.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
 }
 
 /// A clock that stands still until it is moved.
 #[derive(Debug, Default)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    now: AtomicI64,
+    tick: AtomicU64,
+}
 
 impl ManualClock {
     /// A clock that shows `now`.
     #[must_use]
     pub fn at(now: Timestamp) -> Self {
-        Self(AtomicI64::new(now.0))
+        Self { now: AtomicI64::new(now.0), tick: AtomicU64::new(0) }
     }
 
-    /// Sets the time; it may go back, as a real clock may.
+    /// Sets the time of day; it may go back, as a real clock may. Ticks do not notice.
     pub fn set(&self, now: Timestamp) {
-        self.0.store(now.0, Ordering::SeqCst);
+        self.now.store(now.0, Ordering::SeqCst);
     }
 
-    /// Moves the time on by `millis`.
+    /// Moves both clocks on by `millis`; ticks never go back.
     pub fn advance(&self, millis: i64) {
-        self.0.fetch_add(millis, Ordering::SeqCst);
+        self.now.fetch_add(millis, Ordering::SeqCst);
+        self.tick.fetch_add(millis.max(0).cast_unsigned(), Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp(self.now.load(Ordering::SeqCst))
+    }
+
+    fn tick(&self) -> Tick {
+        Tick(self.tick.load(Ordering::SeqCst))
     }
 }

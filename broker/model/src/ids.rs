@@ -49,6 +49,10 @@ number! {
     Timestamp(i64)
 }
 number! {
+    /// Milliseconds on a clock that never goes back, from an origin of its own: for time-outs and leases, never stored.
+    Tick(u64)
+}
+number! {
     /// A node of the cluster; 1 on a single node.
     NodeId(u32)
 }

@@ -13,7 +13,8 @@ mod record;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{Compression, ConfigError, ConfigKey, Durability, TimestampType, TopicConfig};
 pub use ids::{
-    ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Tick, Timestamp,
+    TopicId,
 };
 pub use names::{GroupName, InstanceId, MemberId, NameError, TopicName};
 pub use principal::{AllowAll, Authorizer, Denied, Operation, Principal, Resource};
