@@ -5,6 +5,10 @@
 
 /// Longest topic or group name, in bytes (Kafka's rule for topics).
 pub const NAME_BYTES_MAX: usize = 249;
+/// Longest id of a group's member, in characters.
+pub const MEMBER_ID_CHARS_MAX: usize = 64;
+/// Longest instance id of a group's member, in characters.
+pub const INSTANCE_ID_CHARS_MAX: usize = 255;
 /// Most partitions that one topic may have.
 pub const PARTITIONS_MAX: u32 = 10_000;
 /// Largest integer that the interface emits or takes: 2^53 - 1, the last that every JSON reader holds exactly.
