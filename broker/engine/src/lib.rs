@@ -13,6 +13,7 @@ mod heavy;
 mod maintenance;
 mod metadata;
 mod partition;
+mod partition_set;
 mod produce;
 mod producer_ids;
 mod start;
