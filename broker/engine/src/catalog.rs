@@ -32,7 +32,7 @@ pub(crate) struct Catalog {
     /// Counts changes of topics and partitions; moved behind each.
     version: AtomicU64,
     /// Notified of them.
-    changed: Notify,
+    changed: Arc<Notify>,
 }
 
 /// A topic that runs.
@@ -93,9 +93,9 @@ impl Catalog {
         self.changed.notify_one();
     }
 
-    /// Comes back when something has changed since it came back last. For one task alone.
-    pub(crate) async fn changed(&self) {
-        self.changed.notified().await;
+    /// Notified of changes; for one task alone.
+    pub(crate) fn changed(&self) -> &Arc<Notify> {
+        &self.changed
     }
 }
 
@@ -126,6 +126,11 @@ impl Topics {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         self.by_name.range::<TopicName, _>((from, Unbounded)).map(|(_, topic)| topic)
+    }
+
+    /// The topic of this name.
+    pub(crate) fn by_name(&self, name: &TopicName) -> Option<&Arc<Topic>> {
+        self.by_name.get(name)
     }
 
     /// The topic with this identity.

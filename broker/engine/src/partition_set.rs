@@ -58,6 +58,11 @@ impl PartitionSet {
         self.next.get(&place).copied()
     }
 
+    /// The log start of a partition that is in.
+    pub(crate) fn log_start(&self, place: Place) -> Option<Offset> {
+        self.partition(place).map(|partition| partition.log_start())
+    }
+
     /// All partitions with their positions, in order.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (Place, Offset)> {
         self.next.iter().map(|(place, next)| (*place, *next))
@@ -67,9 +72,8 @@ impl PartitionSet {
     pub(crate) fn retain(&mut self, keep: impl Fn(Place) -> bool) {
         self.next.retain(|place, _| keep(*place));
         let next = &self.next;
-        let is_used = |id: &TopicId| {
-            next.range((*id, PartitionIndex(0))..=(*id, PartitionIndex(u32::MAX))).next().is_some()
-        };
+        let is_used =
+            |id: &TopicId| next.range((*id, PartitionIndex(0))..=(*id, PartitionIndex(u32::MAX))).next().is_some();
         self.topics.retain(|id, _| is_used(id));
     }
 
