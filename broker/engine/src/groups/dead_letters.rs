@@ -143,7 +143,7 @@ impl Core {
         letters: Vec<Letter>,
     ) -> Result<Vec<RecordPlace>, GroupError> {
         let now = self.directory.now();
-        let mut appends: BTreeMap<(&TopicName, PartitionIndex), (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
+        let mut appends: BTreeMap<_, (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
         let states: BTreeMap<_, _> = topics.iter().map(|(of, topic)| (of, topic.state_full())).collect();
         for (i, letter) in letters.iter().enumerate() {
             let (of, topic) = topics.get_key_value(&letter.from.0).expect("there is one for each");
