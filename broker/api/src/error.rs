@@ -88,6 +88,8 @@ codes! {
     NotAcceptable = "not-acceptable", 406, final, "The answer has none of the accepted media types.";
     RequestTimeout = "request-timeout", 408, retry, "The request's body did not come in time.";
     TopicExists = "topic-exists", 409, final, "There is a topic of this name.";
+    KeylessRecords = "keyless-records", 409, final, "The topic holds records without a key, so it cannot be compacted.";
+    NotCompacted = "not-compacted", 409, final, "The topic's cleanup.policy does not compact.";
     PartitionRetiring = "partition-retiring", 409, final, "The partition takes no new records.";
     OutOfOrderSequence = "out-of-order-sequence", 409, final, "The producer's sequence has a gap, or is a repeat too old to be recognised.";
     OffsetOutOfRange = "offset-out-of-range", 410, final, "The offset is below the log start: its record is gone.";
@@ -108,6 +110,7 @@ codes! {
     InvalidPartitionCount = "invalid-partition-count", 422, final, "A topic cannot have this many partitions.";
     InvalidOffset = "invalid-offset", 422, final, "An offset lies where there is nothing.";
     InvalidRecord = "invalid-record", 422, final, "A record breaks a rule.";
+    KeyRequired = "key-required", 422, final, "The topic is compacted, so every record needs a key.";
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster.";
@@ -119,6 +122,7 @@ codes! {
     Overloaded = "overloaded", 503, retry, "Too much waits already.";
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
+    CompactionFailed = "compaction-failed", 503, retry, "A partition could not be compacted; its log is as it was.";
 }
 
 impl ErrorCode {

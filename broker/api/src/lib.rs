@@ -26,6 +26,7 @@ pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
 pub use record_query::{AcksWord, FormatWord, IsolationWord, ResultsWord, UnknownWord};
 pub use record_schema::{Gap, GapCause, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords};
 pub use topics::{
-    AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,
-    TruncatedPartition, TruncatedTopic,
+    AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
+    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
+    WaitingFor,
 };

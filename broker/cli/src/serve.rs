@@ -100,6 +100,7 @@ impl ServeConfig {
             auto_create_topics: self.auto_create_topics,
             producer_expiration: Duration::from_millis(self.producer_id_expiration_ms),
             maintenance_interval: Duration::from_millis(self.maintenance_interval_ms),
+            compaction_memory_bytes: self.compaction_memory_bytes,
             linger: Duration::from_millis(self.linger_ms),
             shutdown_timeout: Duration::from_millis(self.shutdown_timeout_ms),
             sse_heartbeat: Duration::from_millis(self.sse_heartbeat_ms),

@@ -6,7 +6,7 @@ use levada_model::Offset;
 use serde_json::json;
 
 use super::{Member, committed, fill, filled, group, joining, open, pass};
-use crate::support::{Bench, LONG, create, me, name, p};
+use crate::support::{Bench, LONG, create, me, name, p, produce, record};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 const WEEK_MS: i64 = 7 * 24 * HOUR_MS;
@@ -131,4 +131,57 @@ async fn a_clock_that_jumps_ends_no_session_and_expires_nothing() {
         member.heartbeat().await.expect("it lives");
         assert_eq!(committed(&engine, "g").await, [("t".to_owned(), 0, 1)]);
     }
+}
+
+/// PC-34 through a group.
+#[tokio::test]
+async fn a_committed_offset_in_a_hole_goes_on_at_the_first_survivor() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    create(&engine, "t", 1, &[("cleanup.policy", json!("compact"))]).await;
+    for key in ["a", "b", "c", "d", "a", "b", "c", "a", "b", "c"] {
+        produce(&engine, "t", vec![record(key, key)]).await;
+    }
+    let compacted = engine.compact_topic(&me(), &name("t"), LONG).await.expect("compacted");
+    assert!(compacted.is_done);
+    produce(&engine, "t", vec![record("e", "e")]).await;
+    let mut member = Member::join(&engine, "g", &["t"]).await;
+    member.settled().await;
+    member.commit_offset("t", 0, 4).await.expect("an offset in a hole is fine");
+    let mut offsets = Vec::new();
+    for _ in 0..4 {
+        let fetch = GroupFetch { max_records: 1, max_bytes: 1, ..member.fetching(LONG) };
+        let fetched = member.try_fetch(fetch).await.expect("a fetch");
+        assert!(fetched.resets.is_empty());
+        offsets.extend(super::flat(&fetched).into_iter().map(|(_, _, offset, _)| offset));
+    }
+    assert_eq!(offsets, [7, 8, 9, 10]);
+    member.commit().await.expect("committed");
+    let described = engine.describe_group(&me(), &group("g")).await.expect("a group");
+    assert_eq!(described.offsets[0].offset.lag, 0);
+}
+
+#[tokio::test]
+async fn a_position_moves_on_over_a_hole_without_a_record_behind_it() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    create(&engine, "t", 1, &[("cleanup.policy", json!("compact")), ("delete.retention.ms", json!(0))]).await;
+    for _ in 0..3 {
+        produce(&engine, "t", vec![record("k", "v")]).await;
+    }
+    let mut tombstone = record("k", "");
+    tombstone.record.value = None;
+    produce(&engine, "t", vec![tombstone]).await;
+    for _ in 0..2 {
+        bench.clock.advance(1_000);
+        engine.compact_topic(&me(), &name("t"), LONG).await.expect("compacted");
+    }
+    let mut member = Member::join(&engine, "g", &["t"]).await;
+    member.settled().await;
+    let fetched = member.fetch().await;
+    assert!(fetched.parts.is_empty());
+    assert_eq!(fetched.cursor.positions[0].next, Offset(4), "nothing is left, and it says where to go on");
+    member.commit().await.expect("committed");
+    let described = engine.describe_group(&me(), &group("g")).await.expect("a group");
+    assert_eq!((described.offsets[0].offset.lag, described.offsets[0].lag_ms), (0, Some(0)));
 }
