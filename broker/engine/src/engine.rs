@@ -14,11 +14,11 @@ use tokio::sync::Notify;
 use crate::catalog::Catalog;
 use crate::compaction::{self, Cleaner};
 use crate::directory::{Directory, LogThreads};
-use crate::groups::Groups;
+use crate::groups::{GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
-use crate::{maintenance, start};
+use crate::{groups, maintenance, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -43,6 +43,8 @@ pub struct EngineOptions {
     pub compaction_memory_bytes: usize,
     /// How long the owner of a partition waits for company before it writes and syncs a group; zero: not at all.
     pub linger: Duration,
+    /// The settings of consumer groups.
+    pub groups: GroupOptions,
 }
 
 /// Whether the engine takes writes.
@@ -165,6 +167,10 @@ impl Engine {
         let directory = Arc::new(Directory::new(&options));
         let start = start::prepare(&*options.storage, &options.data_dir, &directory)?;
         let metadata = RedbMetadata::open(&*options.storage, &options.data_dir, start.may_be_new)?;
+        groups::bring_up_to_date(&metadata).map_err(|error| OpenError::Metadata {
+            path: options.data_dir.display().to_string(),
+            detail: error.to_string(),
+        })?;
         let catalog = start::open_topics(&directory, &metadata, &start)?;
         let log_threads = directory.start();
         let core = Arc::new(Core {
@@ -174,7 +180,7 @@ impl Engine {
             catalog,
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
-            groups: Groups::default(),
+            groups: Groups::new(&options.groups),
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
@@ -184,6 +190,7 @@ impl Engine {
             log_threads: Mutex::new(Some(log_threads)),
         });
         maintenance::start(&core, options.maintenance_interval, core.stop.clone());
+        groups::start_ticker(&core);
         compaction::start(&core, options.maintenance_interval);
         Ok(Self { core })
     }
@@ -248,8 +255,9 @@ impl Engine {
     }
 
     /// Looks after retention, age rolls, checkpoints and retiring partitions now, as the maintenance task does at every
-    /// interval. Blocks.
+    /// interval, and does what is due in consumer groups. Blocks.
     pub fn run_maintenance(&self) {
+        self.core.tick_groups();
         maintenance::run(&self.core);
     }
 
@@ -302,6 +310,7 @@ impl Core {
         partitions.iter().for_each(|partition| partition.stop_cleaning());
         partitions.iter().for_each(|partition| partition.shut(Shut::Closing));
         topics.iter().for_each(|topic| topic.wake_all());
+        self.groups.wake_all();
         drop(self.log_threads.lock().take());
         if let Some(reason) = self.directory.fenced() {
             return Err(CloseError(reason.to_owned()));
