@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::directory::{Directory, LogThreads};
-use crate::groups::Groups;
+use crate::groups::{GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
@@ -40,6 +40,8 @@ pub struct EngineOptions {
     pub maintenance_interval: Duration,
     /// How long the owner of a partition waits for company before it writes and syncs a group; zero: not at all.
     pub linger: Duration,
+    /// The settings of consumer groups.
+    pub groups: GroupOptions,
 }
 
 /// Whether the engine takes writes.

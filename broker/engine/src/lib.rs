@@ -21,8 +21,15 @@ mod topics;
 
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
-pub use groups::{CommittedOffset, GroupError, OffsetCommit};
+pub use groups::{
+    AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
+    GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, GroupSummary, JoinGroup,
+    Membership, OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+};
 pub use heavy::{Work, compute};
+pub use levada_coordinator::{
+    AssignmentEpoch, AssignorFallback, Generation, GroupState, MemberState, Start as GroupStart,
+};
 pub use produce::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
 };

@@ -1,6 +1,8 @@
 //! Committed offsets of consumer groups: records in the internal topic `__consumer_offsets`, and the view of them.
 
 mod key;
+mod members;
+mod terms;
 mod value;
 mod view;
 
@@ -8,12 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_extension::murmur2;
-use levada_log::{BatchBuilder, NewBatch, SequenceCheck, StorageError};
+use levada_log::{BatchBuilder, NewBatch, SequenceCheck};
 use levada_model::{
-    Denied, GroupName, Offset, Operation, PartitionIndex, Principal, Record, Resource, Timestamp, TopicName, limits,
+    GroupName, Offset, Operation, PartitionIndex, Principal, Record, Resource, Timestamp, TopicName, limits,
 };
 use serde_json::json;
-use thiserror::Error;
 use tokio::sync::OnceCell;
 
 use crate::catalog::Topic;
@@ -21,69 +22,16 @@ use crate::engine::Core;
 use crate::fetch::Reading;
 use crate::partition::{NewAppend, Partition};
 use crate::produce::landing;
-use crate::{AppendFault, CreateTopic, Engine, From, Isolation, TopicError};
+use crate::{AppendFault, CreateTopic, Engine, Isolation, TopicError};
+pub use terms::{
+    AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
+    GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, GroupSummary, JoinGroup,
+    Membership, OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+};
+
 use key::OffsetKey;
 use value::OffsetValue;
 use view::View;
-
-/// A commit of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OffsetCommit {
-    /// The topic.
-    pub topic: TopicName,
-    /// The partition.
-    pub partition: PartitionIndex,
-    /// Next to read.
-    pub offset: From,
-}
-
-/// A committed offset as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommittedOffset {
-    /// The topic.
-    pub topic: TopicName,
-    /// The partition.
-    pub partition: PartitionIndex,
-    /// Next to read.
-    pub committed: Offset,
-    /// The partition's high watermark.
-    pub high_watermark: Offset,
-    /// Last stable offset less committed (not below 0).
-    pub lag: u64,
-    /// When it was committed.
-    pub committed_at: Timestamp,
-}
-
-/// Why a commit or a look-up was refused; nothing was committed, if nothing else is said.
-#[derive(Debug, Error)]
-pub enum GroupError {
-    /// Not allowed.
-    #[error(transparent)]
-    Denied(#[from] Denied),
-    /// The group has committed nothing.
-    #[error("there is no group {0}")]
-    NotFound(GroupName),
-    /// Offsets were wrong, each at its place.
-    #[error("{} of the offsets are wrong", .0.len())]
-    Offsets(Vec<(usize, String)>),
-    /// The engine is closing.
-    #[error("the engine is closing")]
-    Closing,
-    /// Too much waits for the group's partition, or no file can be opened for it; try again.
-    #[error("the group's partition takes no commits now")]
-    Overloaded,
-    /// What was committed before cannot be read.
-    #[error("the committed offsets cannot be read: {0}")]
-    Storage(StorageError),
-    /// The disk fails.
-    #[error("offsets cannot be committed now: {reason}")]
-    Fenced {
-        /// What happened.
-        reason: String,
-        /// Whether the commit may hold all the same.
-        possible: bool,
-    },
-}
 
 /// The views of the partitions of `__consumer_offsets`, each loaded when it is first asked for.
 pub(crate) struct Groups(Vec<OnceCell<View>>);
