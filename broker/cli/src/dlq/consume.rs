@@ -16,7 +16,7 @@ use crate::output::Printer;
 
 Each letter is a line: time, WARN, origin, error, attempts, its own place, key, value. With --group the letters are shared \
 among the members of that group, and each is logged at least once; without it every run begins at --from.")]
-pub(super) struct ConsumeCommand {
+pub(crate) struct ConsumeCommand {
     /// The topic of dead letters.
     topic: String,
     /// Where to begin: `earliest`, `latest`, `time:MS`, without --group also `tail:N` or a cursor.

@@ -37,7 +37,7 @@ How far it got is kept as the committed offsets of the group `redrive.TOPIC`: th
 group reset redrive.TOPIC --topic TOPIC:PARTITION --to OFFSET` makes it look at letters again. Committed offsets are \
 forgotten some time (7 days) after the last run; --from says where to begin then. A letter that its topic refuses ends \
 its partition's run, so that nothing is passed over; the exit code is then 1.")]
-pub(super) struct RedriveCommand {
+pub(crate) struct RedriveCommand {
     /// The topic of dead letters.
     topic: String,
     /// End after this many were sent back.

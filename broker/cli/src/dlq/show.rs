@@ -19,7 +19,7 @@ const PAGE_RECORDS: u64 = 1_000;
 
 Control characters, and values that are not UTF-8, are shown escaped; --output ndjson and `levada consume` have them as \
 they are.")]
-pub(super) struct ShowCommand {
+pub(crate) struct ShowCommand {
     /// The topic of dead letters.
     topic: String,
     /// Where to begin: `earliest`, `latest`, `time:MS`, `tail:N` or a cursor.

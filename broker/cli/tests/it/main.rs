@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod consume;
 mod demo;
+mod dlq;
 mod groups;
 mod kill;
 mod log;
