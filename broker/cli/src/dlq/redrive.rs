@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use levada_api::{AcksWord, ErrorCode, OffsetPlace, Placement, SetGroupOffset, Topic};
+use levada_api::{AcksWord, ErrorCode, OffsetPlace, Placed, Placement, SetGroupOffset, Topic};
 use levada_client::{Client, ClientError, FetchQuery, Record};
 use serde::Serialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -121,7 +121,7 @@ struct Redrive<'a> {
 struct Tally {
     sent: u64,
     skipped: u64,
-    stuck: u64,
+    refused: u64,
 }
 
 /// What became of a letter.
@@ -198,20 +198,22 @@ impl Redrive<'_> {
 
     /// Sends one letter back, or says why not. Whether the partition goes on.
     async fn letter(&mut self, record: &Record) -> anyhow::Result<bool> {
+        let line = Line::new(record);
         let letter = match self.letter_to_send(record) {
             Ok(letter) => letter,
             Err(reason) => {
                 self.tally.skipped += 1;
                 self.next.insert(record.partition, record.offset + 1);
-                self.tell(record, Outcome::Skipped, None, None, Some(reason))?;
+                self.tell(&Line { reason: Some(reason), ..line })?;
                 return Ok(true);
             }
         };
         let to = self.command.to.clone().unwrap_or_else(|| letter.original_topic.clone());
+        let line = Line { to: Some(&to), redrive_count: Some(letter.redrive_count + 1), ..line };
         if self.command.dry_run {
             self.left -= 1;
             self.tally.sent += 1;
-            self.tell(record, Outcome::WouldBeSent, Some((&to, None)), Some(letter.redrive_count + 1), None)?;
+            self.tell(&Line { outcome: Outcome::WouldBeSent, ..line })?;
             return Ok(true);
         }
         if let Some(pace) = &mut self.pace {
@@ -222,12 +224,13 @@ impl Redrive<'_> {
                 self.left -= 1;
                 self.tally.sent += 1;
                 self.next.insert(record.partition, record.offset + 1);
-                self.tell(record, Outcome::Sent, Some((&to, Some(place))), Some(letter.redrive_count + 1), None)?;
+                let (to_partition, to_offset) = (Some(place.partition), place.offset);
+                self.tell(&Line { outcome: Outcome::Sent, to_partition, to_offset, ..line })?;
                 Ok(true)
             }
             Err(error) if error.problem().is_some_and(|problem| !problem.retryable) => {
-                self.tally.stuck += 1;
-                self.tell(record, Outcome::Refused, Some((&to, None)), None, Some(error.to_string()))?;
+                self.tally.refused += 1;
+                self.tell(&Line { outcome: Outcome::Refused, reason: Some(error.to_string()), ..line })?;
                 Ok(false)
             }
             Err(error) => Err(error.into()),
@@ -245,7 +248,7 @@ impl Redrive<'_> {
         Ok(letter)
     }
 
-    async fn send(&mut self, record: &Record, letter: &Letter, to: &str) -> Result<(u32, Option<u64>), ClientError> {
+    async fn send(&mut self, record: &Record, letter: &Letter, to: &str) -> Result<Placed, ClientError> {
         // Producing would make a topic that was deleted anew, and nobody would read it there.
         if !self.seen.contains(to) {
             self.client.topic(to).await?;
@@ -255,34 +258,15 @@ impl Redrive<'_> {
         let records = [sent_back(record, letter)];
         let answer = self.client.produce_with_retries(to, &records, AcksWord::All, &key, RETRY_FOR).await?;
         match answer.records.into_iter().next().expect("an answer has a place for each record") {
-            Placement::Placed(placed) => Ok((placed.partition, placed.offset)),
+            Placement::Placed(placed) => Ok(placed),
             Placement::Failed { problem } => Err(ClientError::Refused { problem, retry_after: None }),
         }
     }
 
-    fn tell(
-        &mut self,
-        record: &Record,
-        outcome: Outcome,
-        to: Option<(&str, Option<(u32, Option<u64>)>)>,
-        redrive_count: Option<u32>,
-        reason: Option<String>,
-    ) -> anyhow::Result<()> {
-        let (to, place) = to.unzip();
-        let place = place.flatten();
-        let line = Line {
-            partition: record.partition,
-            offset: record.offset,
-            outcome,
-            to,
-            to_partition: place.map(|(partition, _)| partition),
-            to_offset: place.and_then(|(_, offset)| offset),
-            redrive_count,
-            reason,
-        };
+    fn tell(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
         match self.printer.format() {
             Format::Text => self.printer.line(line.text())?,
-            Format::Json | Format::Ndjson => self.printer.item(&serde_json::to_string(&line)?)?,
+            Format::Json | Format::Ndjson => self.printer.item(&serde_json::to_string(line)?)?,
         }
         Ok(self.printer.flush()?)
     }
@@ -309,14 +293,28 @@ impl Redrive<'_> {
             self.printer.end_items()?;
         }
         self.printer.flush()?;
-        let Tally { sent, skipped, stuck } = self.tally;
+        let Tally { sent, skipped, refused } = self.tally;
         let would = if self.command.dry_run { " would be" } else { "" };
-        note(format!("{sent}{would} sent back, {skipped} skipped, {stuck} refused"));
-        Ok(if stuck == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        note(format!("{sent}{would} sent back, {skipped} skipped, {refused} refused"));
+        Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 impl Line<'_> {
+    /// A letter that is skipped, where nothing else is said of it.
+    fn new(record: &Record) -> Self {
+        Self {
+            partition: record.partition,
+            offset: record.offset,
+            outcome: Outcome::Skipped,
+            to: None,
+            to_partition: None,
+            to_offset: None,
+            redrive_count: None,
+            reason: None,
+        }
+    }
+
     fn text(&self) -> String {
         let mut text = format!("{}:{}", self.partition, self.offset);
         match self.outcome {
@@ -327,7 +325,8 @@ impl Line<'_> {
         }
         text.extend(self.to.map(|to| format!(" {to}")));
         text.extend(self.to_partition.zip(self.to_offset).map(|(partition, offset)| format!(" {partition}:{offset}")));
-        text.extend(self.redrive_count.map(|count| format!(" (redrive {count})")));
+        let count = self.redrive_count.filter(|_| self.outcome != Outcome::Refused);
+        text.extend(count.map(|count| format!(" (redrive {count})")));
         text.extend(self.reason.as_ref().map(|reason| format!(": {reason}")));
         text
     }

@@ -55,15 +55,22 @@ fn members(members: &[GroupMember]) -> String {
     text
 }
 
+/// What is known of a partition.
+#[derive(Default)]
+struct Partition<'a> {
+    offset: Option<&'a GroupLag>,
+    member: Option<&'a str>,
+}
+
 /// What is committed, and what is held without having been committed.
 fn partitions(group: &GroupDescription) -> String {
-    let mut all: BTreeMap<(&str, u32), (Option<&GroupLag>, Option<&str>)> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, u32), Partition<'_>> = BTreeMap::new();
     for offset in &group.offsets {
-        all.entry((&offset.topic, offset.partition)).or_default().0 = Some(offset);
+        all.entry((&offset.topic, offset.partition)).or_default().offset = Some(offset);
     }
     for member in &group.members {
         for held in member.assignment.iter().chain(&member.revoked) {
-            all.entry((&held.topic, held.partition)).or_default().1 = Some(&member.member_id);
+            all.entry((&held.topic, held.partition)).or_default().member = Some(&member.member_id);
         }
     }
     if all.is_empty() {
@@ -71,7 +78,7 @@ fn partitions(group: &GroupDescription) -> String {
     }
     let head = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LAG IN TIME", "COMMITTED AT", "MEMBER"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(all.into_iter().map(|((topic, partition), (offset, member))| {
+    rows.extend(all.into_iter().map(|((topic, partition), Partition { offset, member })| {
         let mut row = vec![topic.to_owned(), partition.to_string()];
         row.extend(match offset {
             Some(offset) => [
