@@ -1,7 +1,7 @@
 //! Committed offsets of consumer groups over HTTP.
 
 use axum::Json;
-use levada_api::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
+use levada_api::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffsets, SetGroupOffsetsResult};
 use levada_engine::{CommittedOffset, From, OffsetCommit};
 use levada_model::{Offset, Timestamp};
 
