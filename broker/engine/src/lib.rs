@@ -13,6 +13,7 @@ mod heavy;
 mod maintenance;
 mod metadata;
 mod partition;
+mod partition_set;
 mod produce;
 mod producer_ids;
 mod start;
@@ -23,12 +24,12 @@ pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
 pub use groups::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
-    GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, GroupSummary, JoinGroup,
-    Membership, OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+    GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
+    OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
 };
 pub use heavy::{Work, compute};
 pub use levada_coordinator::{
-    AssignmentEpoch, AssignorFallback, Generation, GroupState, MemberState, Start as GroupStart,
+    AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Start as GroupStart,
 };
 pub use produce::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,

@@ -74,6 +74,18 @@ pub const PARTITION_QUEUE_BYTES_MAX: usize = 64 << 20;
 pub const TAIL_CACHE_BYTES_MAX: usize = 64 << 20;
 /// Partitions of `__consumer_offsets`.
 pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
+/// Most members of one group.
+pub const GROUP_MEMBERS_MAX: usize = 10_000;
+/// Most topics that one member of a group subscribes to.
+pub const SUBSCRIPTION_TOPICS_MAX: usize = 1_000;
+/// Longest text by which a member of a group says who it is; what is beyond is cut off.
+pub const CLIENT_BYTES_MAX: usize = 256;
+/// Longest name of an assignor, `module:` included.
+pub const ASSIGNOR_NAME_BYTES_MAX: usize = 256;
+/// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
+pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
+/// Longest time that a group waits for its assignor; then the built-in one decides.
+pub const ASSIGN_MS_MAX: u64 = 30_000;
 /// Smallest `segment.bytes`. Kafka's is 14 bytes before 4.0 and 1 MiB since; ours is what one index interval needs.
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 /// Largest `segment.bytes`: positions within a segment are 32 bits wide.

@@ -62,12 +62,11 @@ const INSTANCE: Rule = Rule {
 
 impl Rule {
     fn check(&'static self, name: &str) -> Result<Arc<str>, NameError> {
-        // Counting stops one above the cap, so that a huge text costs no more than the longest name.
-        let chars = name.chars().take(self.chars_max + 1).count();
+        let chars = name.chars().count();
         let fault = if chars == 0 {
             "is empty".to_owned()
         } else if chars > self.chars_max {
-            format!("has {} bytes", name.len())
+            format!("has {chars} characters")
         } else if let Some(c) = name.chars().find(|c| !self.alphabet.has(*c)) {
             format!("has {c:?}")
         } else if self.reserved.contains(&name) {

@@ -262,17 +262,6 @@ pub struct RejectRecords {
     pub attempts: Option<u32>,
 }
 
-/// A line of the list of groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupSummary {
-    /// The group.
-    pub group: GroupName,
-    /// How it stands.
-    pub state: GroupState,
-    /// How many members.
-    pub members: usize,
-}
-
 /// A group as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDescription {
@@ -316,8 +305,9 @@ pub struct GroupMember {
 pub struct GroupOffset {
     /// The offset.
     pub offset: CommittedOffset,
-    /// Milliseconds since the time of the next record to read; 0 if there is none, or if its time is to come.
-    pub lag_ms: u64,
+    /// Milliseconds since the time of the next record to read; 0 if there is none, or if its time is to come. None if the
+    /// record cannot be read.
+    pub lag_ms: Option<u64>,
 }
 
 /// Why a call on a group was refused; nothing was changed, if nothing else is said.

@@ -16,9 +16,9 @@ pub(super) const COOPERATIVE_STICKY_NAME: &str = "cooperative-sticky";
 /// that has at least two less. Where all members subscribe to the same topics, counts differ by one at most.
 ///
 /// Sticky: where all members subscribe to the same topics, as many partitions as an even share permits stay with those who
-/// own them: when a member leaves only its partitions move, when one joins only those that it gets. Otherwise the
-/// exchanges that even the shares out each take the way that tears the fewest partitions from their owners, and
-/// partitions return where that costs nothing; a fresh look at the whole could save a few moves more.
+/// own them: when a member leaves only its partitions move, when one joins only those that it gets. Otherwise the steps
+/// that even the shares out each tear as few partitions from their owners as they can, and partitions return where that
+/// costs no other owner anything; that is close to the fewest moves, not always the fewest.
 ///
 /// A partition that two members claim to own counts as owned by neither; a claim to a partition that is not there, or
 /// that the member does not subscribe to, counts for nothing.

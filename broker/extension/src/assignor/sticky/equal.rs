@@ -1,6 +1,8 @@
-//! The shares of members that all subscribe to the same topics. Takes time in proportion to members and partitions.
+//! The shares of members that all subscribe to the same topics. Takes time in proportion to members and partitions,
+//! but for the logarithm of a heap.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::assignor::board::{Board, Member, Place};
 
@@ -18,15 +20,16 @@ pub(super) fn share(board: &Board, members: &[Member], claims: &[Option<Member>]
             loads[member] += 1;
         }
     }
-    // The rest is dealt in turn, so that a topic's partitions spread over the members.
-    let mut open: VecDeque<Member> =
-        members.iter().copied().filter(|member| loads[*member] < quotas[*member]).collect();
-    for place in places.into_iter().filter(|place| owners[*place].is_none()).collect::<Vec<_>>() {
-        let member = open.pop_front().expect("quotas add up to the partitions");
-        owners[place] = Some(member);
-        loads[member] += 1;
-        if loads[member] < quotas[member] {
-            open.push_back(member);
+    // The rest goes to whoever has least, so that a topic's partitions spread over the members.
+    let open = members.iter().copied().filter(|member| loads[*member] < quotas[*member]);
+    let mut open: BinaryHeap<_> = open.map(|member| Reverse((loads[member], member))).collect();
+    for place in places {
+        if owners[place].is_none() {
+            let Reverse((load, member)) = open.pop().expect("quotas add up to the partitions");
+            owners[place] = Some(member);
+            if load + 1 < quotas[member] {
+                open.push(Reverse((load + 1, member)));
+            }
         }
     }
     owners

@@ -12,10 +12,15 @@ use crate::assignor::board::{Board, Member, Place, Topic};
 
 /// The owner of each partition; none for those of topics without subscribers.
 pub(super) fn share(board: &Board, claims: &[Option<Member>]) -> Vec<Option<Member>> {
+    let nobodys = vec![None; claims.len()];
+    let mut fresh = Shares::new(board, &nobodys);
+    fresh.place_the_free();
+
     let mut shares = Shares::new(board, claims);
-    shares.place_the_unclaimed();
+    shares.release_above(fresh.loads.iter().copied().max().unwrap_or(0));
+    shares.place_the_free();
     shares.even_out();
-    shares.send_home();
+    while shares.send_home() {}
     shares.owners
 }
 
@@ -63,8 +68,24 @@ impl<'a> Shares<'a> {
         shares
     }
 
-    /// What nobody owned goes to the subscribers that have least, topics with few subscribers first.
-    fn place_the_unclaimed(&mut self) {
+    /// Takes from everyone what it has above `load`, topics with many subscribers first. With the highest load of any
+    /// assignment for `load`, that much has to go in the end; to place it all at once is much faster than step by step.
+    fn release_above(&mut self, load: usize) {
+        for member in 0..self.board.members() {
+            let mut topics: Vec<Topic> = self.held[member].keys().copied().collect();
+            topics.sort_by_key(|topic| Reverse(self.board.subscribers(*topic).len()));
+            let mut topics = topics.into_iter().peekable();
+            while let Some(topic) = topics.peek().filter(|_| self.loads[member] > load) {
+                match self.held[member].get(topic).and_then(|held| held.kept.last()) {
+                    Some(place) => self.take(*place, member),
+                    None => drop(topics.next()),
+                }
+            }
+        }
+    }
+
+    /// What nobody has goes to the subscribers that have least, topics with few subscribers first.
+    fn place_the_free(&mut self) {
         let board = self.board;
         let mut topics: Vec<Topic> =
             (0..board.topics()).filter(|topic| !board.subscribers(*topic).is_empty()).collect();
@@ -72,10 +93,12 @@ impl<'a> Shares<'a> {
         for topic in topics {
             let ranked = board.subscribers(topic).iter().map(|member| Reverse((self.loads[*member], *member)));
             let mut ranked: BinaryHeap<_> = ranked.collect();
-            for place in board.places_of(topic).iter().filter(|place| self.claims[**place].is_none()) {
-                let Reverse((load, member)) = ranked.pop().expect("the topic has subscribers");
-                self.give(*place, member);
-                ranked.push(Reverse((load + 1, member)));
+            for place in board.places_of(topic).iter().copied() {
+                if self.owners[place].is_none() {
+                    let Reverse((load, member)) = ranked.pop().expect("the topic has subscribers");
+                    self.give(place, member);
+                    ranked.push(Reverse((load + 1, member)));
+                }
             }
         }
     }
@@ -104,22 +127,34 @@ impl<'a> Shares<'a> {
     }
 
     /// Gives partitions back to those who owned them, where that can be done by steps that cost no other member what it
-    /// owned, and leaves the shares as even as they are.
-    fn send_home(&mut self) {
+    /// owned, and leaves the shares as even as they are. True if it did: that may have opened a way for others.
+    fn send_home(&mut self) -> bool {
+        let is_lost = |place: &Place| self.claims[*place].is_some() && self.owners[*place] != self.claims[*place];
+        let mut lost: Vec<Place> = (0..self.board.partitions()).filter(is_lost).collect();
+        lost.sort_by_key(|place| self.claims[*place]);
+
         let mut search = Search::new(self.board);
-        for place in 0..self.board.partitions() {
+        let mut sent = false;
+        // The last search that found nothing: from where, and for less than which load.
+        let mut vain = None;
+        for place in lost {
             let (Some(owner), Some(home)) = (self.owners[place], self.claims[place]) else { continue };
-            if owner == home {
+            let load = self.loads[owner];
+            let is_vain = vain.is_some_and(|(from, than)| from == home && load <= than) && !search.has_reached(owner);
+            if owner == home || is_vain {
                 continue;
             }
-            let load = self.loads[owner];
-            let chain = search.chain(self, home, Steps::Loose, |loads, other| other == owner || loads[other] < load);
-            if let Some(chain) = chain {
-                self.take(place, owner);
-                self.give(place, home);
-                self.walk(&chain);
+            match search.chain(self, home, Steps::Loose, |loads, other| other == owner || loads[other] < load) {
+                Some(chain) => {
+                    self.take(place, owner);
+                    self.give(place, home);
+                    self.walk(&chain);
+                    (sent, vain) = (true, None);
+                }
+                None => vain = Some((home, load)),
             }
         }
+        sent
     }
 
     fn walk(&mut self, chain: &[Step]) {
@@ -151,6 +186,7 @@ impl<'a> Shares<'a> {
         if held.kept.is_empty() && held.loose.is_empty() {
             self.held[member].remove(&topic);
         }
+        self.owners[place] = None;
         self.loads[member] -= 1;
     }
 }
@@ -217,21 +253,27 @@ impl<'a> Search<'a> {
             }
             self.seen[topic] = true;
             self.looked_at.push(topic);
-            let first = self.reached.len();
+            let new = self.board.subscribers(topic).iter().copied().filter(|to| self.is_new(*to, from));
+            let goals = new.filter(|member| goal(&shares.loads, *member));
+            if let Some(end) = goals.min_by_key(|member| shares.loads[*member]) {
+                let mut chain = self.trace(from, holder);
+                chain.push(Step { from: holder, topic, to: end });
+                return Some(chain);
+            }
             for to in self.board.subscribers(topic).iter().copied() {
-                if to != from && self.via[to].is_none() && !self.settled[to] {
+                if self.is_new(to, from) {
                     self.via[to] = Some(Step { from: holder, topic, to });
                     self.reached.push(to);
+                    self.open(shares, to, steps, &mut open);
                 }
             }
-            let new = self.reached[first..].to_vec();
-            let goals = new.iter().copied().filter(|member| goal(&shares.loads, *member));
-            if let Some(end) = goals.min_by_key(|member| shares.loads[*member]) {
-                return Some(self.trace(from, end));
-            }
-            new.into_iter().for_each(|member| self.open(shares, member, steps, &mut open));
         }
         None
+    }
+
+    /// Whether the last search came by a member, other than where it began and ended.
+    fn has_reached(&self, member: Member) -> bool {
+        self.via[member].is_some()
     }
 
     /// Ends all searches through the members that the last one reached.
@@ -240,6 +282,10 @@ impl<'a> Search<'a> {
             self.settled[*member] = true;
             each(*member);
         }
+    }
+
+    fn is_new(&self, member: Member, from: Member) -> bool {
+        member != from && self.via[member].is_none() && !self.settled[member]
     }
 
     fn open(&self, shares: &Shares, holder: Member, steps: Steps, open: &mut VecDeque<(Member, Topic)>) {
