@@ -69,6 +69,9 @@ fn text(record: &Record) -> String {
             if let Some(attempts) = letter.attempts {
                 line("attempts", attempts.to_string());
             }
+            if let Some(group) = letter.group {
+                line("group", one_line(group.as_bytes()));
+            }
             if let Some(module) = letter.module {
                 line("module", one_line(module.as_bytes()));
             }

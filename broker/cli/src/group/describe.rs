@@ -149,7 +149,7 @@ mod tests {
 group billing, stable, generation 4, assignor cooperative-sticky
 assigned by the built-in assignor in generation 4, not by module:mine: it trapped
 
-MEMBER  INSTANCE  CLIENT            STATE   HOLDS       GIVES UP
+MEMBER  INSTANCE  CLIENT           STATE   HOLDS       GIVES UP
 m1      -         curl/8\\u{1b}[2J  stable  orders 0 1  -
 m2      -         curl/8\\u{1b}[2J  idle    -           -
 An idle member holds nothing, since there are more members than partitions.

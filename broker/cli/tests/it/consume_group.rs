@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use levada_api::GroupState;
 use rustix::process::Signal;
 
-use crate::group_support::{describe, expel, wait_for};
+use crate::group_support::{describe, expel, find, wait_for};
 use crate::program::{Running, Server};
 
 /// More than one page's output fits in a pipe: 100 records of some KiB.
@@ -27,7 +27,8 @@ fn numbers(server: &Server, partition: u32, range: std::ops::Range<u32>) {
 }
 
 fn committed(server: &Server, group: &str) -> u64 {
-    describe(server, group).offsets.iter().map(|offset| offset.committed).sum()
+    let offsets = find(server, group).map(|group| group.offsets).unwrap_or_default();
+    offsets.iter().map(|offset| offset.committed).sum()
 }
 
 /// A consumer whose reader takes the first line and then nothing, so that it is in the middle of writing.
@@ -96,16 +97,17 @@ fn members_share_the_partitions_and_one_that_ends_hands_its_own_over() {
         Running::start(server.command(&args).stderr(Stdio::null()))
     };
     let mut members = BTreeMap::from([("a", start("a")), ("b", start("b"))]);
-    let held = || {
-        let group = describe(&server, "g");
+    let held = || -> Option<BTreeMap<String, Vec<u32>>> {
+        let group = find(&server, "g")?;
         let held = |member: levada_api::GroupMember| {
             let partitions: Vec<_> = member.assignment.iter().map(|place| place.partition).collect();
             (member.instance_id.expect("it has a name"), partitions)
         };
-        (group.state, group.members.into_iter().map(held).collect::<BTreeMap<_, _>>())
+        let held = group.members.into_iter().map(held).collect();
+        (group.state == GroupState::Stable).then_some(held)
     };
-    wait_for(|| held().0 == GroupState::Stable && held().1.len() == 2);
-    let shares = held().1;
+    wait_for(|| held().is_some_and(|held| held.len() == 2));
+    let shares = held().expect("it stays as it is");
     assert!(shares.values().all(|partitions| partitions.len() == 2), "{shares:?}");
     for partition in 0..4 {
         numbers(&server, partition, partition * 25..partition * 25 + 25);
@@ -120,7 +122,7 @@ fn members_share_the_partitions_and_one_that_ends_hands_its_own_over() {
     one.signal(Signal::TERM);
     assert_eq!(one.rest(), Vec::<String>::new(), "nothing twice");
     assert!(one.wait().success());
-    wait_for(|| held().0 == GroupState::Stable && held().1["b"].len() == 4);
+    wait_for(|| held().is_some_and(|held| held["b"].len() == 4));
     for partition in 0..4 {
         numbers(&server, partition, 100 + partition..101 + partition);
     }
@@ -138,9 +140,9 @@ fn each_run_goes_on_where_the_last_one_committed() {
     assert_eq!(read(&["--max", "2", "--commit", "before"]), "3\n4\n");
     assert_eq!(committed(&server, "g"), 5);
     assert_eq!(read(&["--from", "latest"]), "5\n6\n7\n8\n9\n", "what is committed wins over --from");
-    let fresh = |from| server.levada(&["consume", "t", "--group", from, "--from", from]).ok();
-    assert_eq!(fresh("latest"), "");
-    assert_eq!(fresh("time:0").lines().count(), 10);
+    let fresh = |group, from| server.levada(&["consume", "t", "--group", group, "--from", from]).ok();
+    assert_eq!(fresh("i", "latest"), "");
+    assert_eq!(fresh("j", "time:0").lines().count(), 10);
     let objects = server.levada(&["consume", "t", "--group", "h", "--output", "json"]).json();
     assert_eq!((&objects[9]["topic"], &objects[9]["value"]), (&"t".into(), &9.into()));
 }
@@ -163,22 +165,17 @@ fn an_interrupt_commits_what_was_written_and_leaves() {
     let server = Server::new(&[]);
     numbers(&server, 0, 0..3);
     for signal in [Signal::INT, Signal::TERM] {
-        let before = committed_or_none(&server);
+        let before = committed(&server, "g");
         let args = ["consume", "t", "--group", "g", "--follow"];
         let mut member = Running::start(server.command(&args).stderr(Stdio::null()));
         numbers(&server, 0, 3..4);
-        wait_for(|| committed_or_none(&server) > before);
+        wait_for(|| committed(&server, "g") > before);
         member.signal(signal);
         assert!(member.wait().success());
         assert!(describe(&server, "g").members.is_empty(), "it has left");
         let written = u64::try_from(member.rest().len()).expect("few");
         assert_eq!(committed(&server, "g"), before + written);
     }
-}
-
-fn committed_or_none(server: &Server) -> u64 {
-    let list = server.levada(&["group", "list", "--output", "json"]).json();
-    if list.as_array().expect("a list").is_empty() { 0 } else { committed(server, "g") }
 }
 
 #[test]

@@ -84,12 +84,12 @@ fn a_record_that_always_fails_becomes_a_letter_and_is_processed_once_the_handler
     assert_eq!(letters.as_array().map(Vec::len), Some(1));
     assert_eq!((&letter["original_topic"], &letter["original_partition"]), (&"orders".into(), &0.into()));
     assert_eq!((&letter["original_offset"], &letter["attempts"]), (&1.into(), &ATTEMPTS.into()));
-    assert_eq!(letter["error"], "unknown letter ü");
+    assert_eq!((&letter["error"], &letter["group"]), (&"unknown letter ü".into(), &"shop".into()));
     assert_eq!((&letter["record"]["key"], &letter["record"]["value"]["n"]), (&"8".into(), &1.into()));
 
     let log = Running::start(&mut server.command(&["dlq", "consume", "orders.dead-letter", "--group", "alerts"]));
     let line = log.line();
-    let expected = "WARN dead letter of orders 0:1 error=\"unknown letter ü\" attempts=3";
+    let expected = "WARN dead letter of orders 0:1 error=\"unknown letter ü\" group=shop attempts=3";
     assert!(line.contains(expected) && line.ends_with("key=\"8\" value={\"n\":1,\"umlaut\":true}"), "{line}");
 
     // Sent back too early: it fails again, and its letter knows.

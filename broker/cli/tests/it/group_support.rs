@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use levada_api::{GroupDescription, JoinGroup, RejectRecords};
+use levada_api::{ErrorCode, GroupDescription, JoinGroup, RejectRecords};
 use levada_client::{Client, GroupConsumer, GroupFetched, GroupQuery};
 use tokio::runtime::{Builder, Runtime};
 
@@ -47,7 +47,16 @@ impl Member {
 }
 
 pub(crate) fn describe(server: &Server, group: &str) -> GroupDescription {
-    runtime().block_on(client(server).group(group)).expect("there is such a group")
+    find(server, group).expect("there is such a group")
+}
+
+/// A group, if there is one already.
+pub(crate) fn find(server: &Server, group: &str) -> Option<GroupDescription> {
+    match runtime().block_on(client(server).group(group)) {
+        Ok(group) => Some(group),
+        Err(error) if error.problem().is_some_and(|problem| problem.code == ErrorCode::GroupNotFound) => None,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Removes a member, as its session's end would.

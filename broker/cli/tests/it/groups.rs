@@ -85,7 +85,7 @@ fn a_member_without_a_partition_is_idle_and_said_to_be() {
         group.members.iter().filter(|member| member.state == MemberState::Idle).count() == 1
     });
     let text = server.levada(&["group", "describe", "g"]).ok();
-    let idle: Vec<_> = text.lines().filter(|line| line.contains(" idle ")).collect();
+    let idle: Vec<_> = text.lines().filter(|line| line.contains(" idle  ")).collect();
     assert_eq!(idle.len(), 1, "{text}");
     assert!(text.contains("more members than partitions"), "{text}");
     let list = server.levada(&["group", "list", "--output", "json"]).json();
