@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
-use levada_api::{AssignorWord, ErrorCode, GroupPartition, JoinGroup, MemberState};
+use levada_api::{AssignorWord, CommittedGroup, ErrorCode, GroupPartition, JoinGroup, MemberState, RefusedCommit};
 use levada_client::{Client, ClientError, GroupConsumer, GroupFetched, GroupQuery, GroupRecord};
+use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -177,26 +179,26 @@ impl Member {
             stop.asked().await;
             sleep_until(Instant::now() + LAST_COMMIT).await;
         };
-        let told = match self.commit {
-            Commit::After => "its records may come again",
-            Commit::Before => "its records are left to its new member",
+        let consequence = match self.commit {
+            Commit::After => "their records may come again",
+            Commit::Before => "their records are left to whoever holds them now",
         };
-        tokio::select! {
-            answer = answered(&mut self.consumer) => match answer {
-                Ok(committed) => {
-                    for refused in &committed.refused {
-                        note(format!("{} {} was not committed ({}); {told}", refused.topic, refused.partition, refused.reason));
-                    }
-                    let partition = |refused: levada_api::RefusedCommit| (refused.topic, refused.partition);
-                    Ok(Committed::But(committed.refused.into_iter().map(partition).collect()))
+        let answer = tokio::select! {
+            answer = answered(&mut self.consumer) => answer,
+            () = enough => bail!("the server did not answer the last commit"),
+        };
+        match answer {
+            Ok(CommittedGroup { refused, .. }) => {
+                for RefusedCommit { topic, partition, reason } in &refused {
+                    note(format!("not committed: {topic} {partition} ({reason}); {consequence}"));
                 }
-                Err(error) if is_lost(&error) => {
-                    note(format!("nothing was committed: {error}; {}", told.replacen("its", "the", 1)));
-                    Ok(Committed::Nothing)
-                }
-                Err(error) => Err(error.into()),
-            },
-            () = enough => Err(anyhow::anyhow!("the server did not answer the last commit")),
+                Ok(Committed::But(refused.into_iter().map(|refused| (refused.topic, refused.partition)).collect()))
+            }
+            Err(error) if is_lost(&error) => {
+                note(format!("not committed: {error}; {consequence}"));
+                Ok(Committed::Nothing)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -228,7 +230,7 @@ impl Member {
 }
 
 /// Commits until there is an answer.
-async fn answered(consumer: &mut GroupConsumer) -> Result<levada_api::CommittedGroup, ClientError> {
+async fn answered(consumer: &mut GroupConsumer) -> Result<CommittedGroup, ClientError> {
     loop {
         match consumer.commit().await {
             Err(error) if error.is_retryable() => {
@@ -287,6 +289,6 @@ impl Drop for Heartbeats {
     }
 }
 
-fn json_line(what: &str, value: &impl serde::Serialize) -> String {
+fn json_line(what: &str, value: &impl Serialize) -> String {
     format!("{what}: {}", serde_json::to_string(value).expect("it came as JSON"))
 }

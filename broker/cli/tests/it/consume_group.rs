@@ -1,13 +1,13 @@
 //! `levada consume --group`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 
-use levada_api::GroupState;
+use levada_api::{GroupState, JoinGroup};
 use rustix::process::Signal;
 
-use crate::group_support::{describe, expel, find, wait_for};
+use crate::group_support::{Member, describe, expel, find, wait_for};
 use crate::program::{Running, Server};
 
 /// More than one page's output fits in a pipe: 100 records of some KiB.
@@ -35,10 +35,9 @@ fn committed(server: &Server, group: &str) -> u64 {
 fn stuck(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
     let mut line = String::new();
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
-    out.read_line(&mut line).expect("a line comes");
-    // Kept open: a closed pipe would end it.
-    child.stdout = Some(out.into_inner());
+    let out = child.stdout.as_mut().expect("it is piped");
+    // Of no more bytes, so that who reads on has the next line from its beginning.
+    BufReader::with_capacity(1, out).read_line(&mut line).expect("a line comes");
     (child, line)
 }
 
@@ -76,6 +75,25 @@ fn what_is_committed_before_writing_does_not_come_again_after_a_kill() {
     );
     server.pipe(&["produce", "t"], "1\n").ok();
     assert_eq!(server.levada(&args).ok(), "1\n");
+}
+
+#[test]
+fn a_member_whose_reader_takes_its_time_stays_in_the_group() {
+    let server = Server::new(&[]);
+    let lines = fill(&server, "t");
+    let args = ["consume", "t", "--group", "g", "--session-timeout-ms", "300"];
+    let (mut slow, first) = stuck(&mut server.command(&args));
+    // Several sessions long another one waits for the partition.
+    let other = Member::join(&server, "g", JoinGroup::new(vec!["t".into()]));
+    for _ in 0..4 {
+        assert_eq!(other.fetch(500).records, []);
+    }
+    other.leave();
+    let mut rest = String::new();
+    slow.stdout.take().expect("it is piped").read_to_string(&mut rest).expect("it is text");
+    assert!(slow.wait().expect("it ends").success());
+    assert!((first + &rest).lines().eq(&lines), "each once");
+    assert_eq!(committed(&server, "g"), LARGE as u64);
 }
 
 #[test]

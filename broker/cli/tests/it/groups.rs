@@ -1,10 +1,12 @@
 //! `levada group`: list, describe, reset and delete.
 
+use std::io::Write as _;
+
 use levada_api::{JoinGroup, MemberState};
 use serde_json::Value;
 
-use crate::group_support::{Member, describe, wait_for};
-use crate::program::Server;
+use crate::group_support::{Member, describe, find, wait_for};
+use crate::program::{Server, terminal};
 
 /// A server with the topic `t` of two partitions, and three records in the first.
 fn server() -> Server {
@@ -73,6 +75,22 @@ fn groups_are_listed_described_and_deleted() {
         let error = server.levada(args).failed(1);
         assert!(error.contains("group-not-found") && error.contains("levada group list"), "{error}");
     }
+}
+
+#[test]
+fn who_sits_at_a_terminal_is_asked_before_a_group_is_deleted() {
+    let server = server();
+    reset(&server, &["--topic", "t", "--to", "earliest"]);
+    for (answer, code) in [("\n", 1), ("n\n", 1), ("y\n", 0)] {
+        assert!(find(&server, "g").is_some());
+        let (mut person, terminal) = terminal();
+        let mut command = server.command(&["group", "delete", "g"]);
+        person.write_all(answer.as_bytes()).expect("it is typed");
+        let output = command.stdin(terminal).output().expect("it ends");
+        assert_eq!(output.status.code(), Some(code), "{answer:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Delete group g"), "{output:?}");
+    }
+    assert!(find(&server, "g").is_none());
 }
 
 #[test]
