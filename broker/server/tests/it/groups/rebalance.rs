@@ -71,6 +71,8 @@ async fn heartbeats_keep_members_alive_in_a_rebalance_and_a_long_worker_is_told_
     assert_eq!((a.assignment().len(), a.revoked()), (1, vec![]));
 
     // What A gave up begins at B or C, behind A's commit.
+    store_in(&timed.harness, "t", 0, 1).await;
+    store_in(&timed.harness, "t", 1, 1).await;
     let got = loop {
         let got = b.fetch("max_records=1&wait_ms=50").await;
         if b.state() != "reconciling" {
