@@ -147,8 +147,9 @@ pub struct GroupLag {
     pub high_watermark: u64,
     /// Offsets between `committed` and the last stable offset.
     pub lag: u64,
-    /// Milliseconds since the time of the record to read next; 0 where there is none.
-    pub lag_ms: u64,
+    /// Milliseconds since the time of the record to read next; 0 where there is none, null where it cannot be told.
+    #[schema(required = true)]
+    pub lag_ms: Option<u64>,
     /// When it was committed, in milliseconds since 1970.
     pub committed_at: i64,
 }

@@ -269,11 +269,15 @@ impl Slot {
                 core.load_groups();
             }
         });
-        let loaded = Loaded { machine, partition, next_offset: end, progress, landings, topics_version: 0, runtime };
+        let mut loaded =
+            Box::new(Loaded { machine, partition, next_offset: end, progress, landings, topics_version: 0, runtime });
         let mut state = self.state.lock();
-        *state = State::Loaded(Box::new(loaded));
-        // Where nothing can be written, what was can still be seen.
-        if core.refuses_changes().is_none() {
+        if core.refuses_changes().is_some() {
+            // What was can still be seen; what damage to the log would have to be settled with records is not.
+            drop(loaded.machine.loaded(core.now()));
+            *state = State::Loaded(loaded);
+        } else {
+            *state = State::Loaded(loaded);
             let begun = self.step(core, &mut state, |machine, now, _| machine.loaded(now));
             begun.expect("it is loaded").map_err(LoadFault::Append)?;
         }

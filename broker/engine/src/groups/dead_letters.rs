@@ -48,9 +48,9 @@ impl Engine {
         reject: RejectRecords,
     ) -> Result<Vec<RecordPlace>, GroupError> {
         self.core.authorize(who, Operation::Read, Resource::Group(group))?;
-        let (view, _) = self.core.member_lives(group, member).await?;
+        let holdings = self.core.holdings(group, member).await?;
         let is_held = |(topic, partition, _): &&RecordPlace| {
-            view.holdings.iter().any(|held| held.topic == *topic && held.partition.partition == *partition)
+            holdings.iter().any(|held| held.topic == *topic && held.partition.partition == *partition)
         };
         let refused: Vec<_> = reject.records.iter().filter(|record| !is_held(record)).collect();
         if !refused.is_empty() {

@@ -1,5 +1,6 @@
 //! A member's fetch: what it holds, read from where it stands, with a wait that ends for records and for news.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::coordinators::CoordinatorHandle;
 use super::members::{member_error, membership, timed};
 use super::standing::Standing;
-use super::terms::{GroupError, GroupFetch, GroupFetched};
+use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched};
 use crate::Engine;
 
 /// A waiting fetch says so many times within a session that its member lives.
@@ -58,7 +59,7 @@ impl Polling<'_> {
         let watch = self.coordinator.watches().register(self.member, &woken);
         let (mut view, mut now) = self.poll(false).await?;
         let mut sign_at = Instant::now() + sign_interval(&view);
-        let told = Told::of(&view);
+        let told = Told::of(&view, cursor.as_ref());
         let mut standing = Standing::new(self.engine.core.clone(), cursor);
         standing.follow(&view).await?;
         loop {
@@ -101,26 +102,36 @@ impl Polling<'_> {
     }
 }
 
-/// What the member will have been told by the answer to this fetch, had nothing changed since it came.
+/// What the member knows of what it holds: by its cursor, or else what there was when its fetch came. (Who always comes
+/// without a cursor cannot be told from one who comes for the first time, and shall have its wait too.)
 struct Told {
-    holdings: Vec<(TopicPartition, AssignmentEpoch)>,
+    holdings: BTreeSet<(TopicPartition, AssignmentEpoch)>,
     is_idle: bool,
 }
 
 impl Told {
-    fn of(view: &MemberView) -> Self {
-        let holdings = view.holdings.iter().map(|holding| (holding.partition, holding.epoch)).collect();
+    fn of(view: &MemberView, cursor: Option<&GroupCursor>) -> Self {
+        let holdings = match cursor {
+            Some(cursor) => {
+                let positions = cursor.positions.iter();
+                positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch)).collect()
+            }
+            None => holdings(view),
+        };
         Self { holdings, is_idle: view.state == MemberState::Idle }
     }
 
     /// Whether there is something to tell at once: partitions that came or went or are to be given up, or that there is
     /// none for the member.
     fn is_changed(&self, view: &MemberView) -> bool {
-        let holdings = view.holdings.iter().map(|holding| (holding.partition, holding.epoch));
         view.holdings.iter().any(|holding| holding.revoked)
-            || !holdings.eq(self.holdings.iter().copied())
+            || holdings(view) != self.holdings
             || (view.state == MemberState::Idle && !self.is_idle)
     }
+}
+
+fn holdings(view: &MemberView) -> BTreeSet<(TopicPartition, AssignmentEpoch)> {
+    view.holdings.iter().map(|holding| (holding.partition, holding.epoch)).collect()
 }
 
 fn sign_interval(view: &MemberView) -> Duration {

@@ -72,8 +72,9 @@ impl Engine {
         member: &MemberId,
     ) -> Result<Membership, GroupError> {
         self.core.authorize(who, Operation::Read, Resource::Group(group))?;
-        let (view, now) = self.core.member_lives(group, member).await?;
-        Ok(membership(view, now))
+        let coordinator = self.core.coordinator_of_member(group, member)?;
+        let (now, view) = coordinator.step(|machine, now, _| timed(now, machine.heartbeat(now, group, member))).await?;
+        Ok(membership(view.map_err(member_error)?, now))
     }
 
     /// Commits offsets of partitions that the member holds, durably. Positions beyond a partition's end are
@@ -97,7 +98,7 @@ impl Engine {
         let faults: Vec<_> = (0..).zip(&places).filter_map(|(i, place)| Some((i, place.fault.clone()?))).collect();
         if !faults.is_empty() {
             // Whoever is no member learns of that first.
-            self.core.member_lives(group, member).await?;
+            self.core.holdings(group, member).await?;
             return Err(GroupError::Offsets(faults));
         }
         let commits = places.iter().filter_map(|place| place.verdict.clone().ok()).collect();
@@ -160,15 +161,21 @@ impl Core {
         self.coordinator(group).ok_or_else(|| GroupError::UnknownMember(member.clone()))
     }
 
-    /// A heartbeat, and what the member holds.
-    pub(super) async fn member_lives(
+    /// What a member holds. It lives; but it is told nothing, so what it has to give up stays untold.
+    pub(super) async fn holdings(
         self: &Arc<Self>,
         group: &GroupName,
         member: &MemberId,
-    ) -> Result<(MemberView, Now), GroupError> {
+    ) -> Result<Vec<Holding>, GroupError> {
         let coordinator = self.coordinator_of_member(group, member)?;
-        let (now, view) = coordinator.step(|machine, now, _| timed(now, machine.heartbeat(now, group, member))).await?;
-        Ok((view.map_err(member_error)?, now))
+        let step = coordinator.step(|machine, now, _| {
+            let Step { answer, records, changed, assign } = machine.commit(now, group, member, Vec::new());
+            let members = machine.group(group).map_or_else(Vec::new, |view| view.members);
+            let found = members.into_iter().find(|found| found.view.member_id == *member);
+            let holdings = found.map_or_else(Vec::new, |found| found.view.holdings);
+            Step { answer: answer.map(|_| holdings), records, changed, assign }
+        });
+        step.await?.map_err(member_error)
     }
 
     fn refuse_unknown(&self, topics: &[TopicName]) -> Result<(), GroupError> {

@@ -1,22 +1,14 @@
 //! Committed offsets of groups: records in the broker's own topic.
 
 use levada_engine::{CommittedOffset, Engine, From, GroupError, OffsetCommit};
-use levada_model::{GroupName, Offset, Timestamp};
+use levada_model::{Offset, Timestamp};
 use tokio::task::JoinSet;
 
+use super::{committed, group, partition_of};
 use crate::support::{Bench, START, all, create, me, name, p, produce, to, until};
-
-fn group(text: &str) -> GroupName {
-    GroupName::new(text).expect("a group's name")
-}
 
 fn commit(topic: &str, partition: u32, offset: From) -> OffsetCommit {
     OffsetCommit { topic: name(topic), partition: p(partition), offset }
-}
-
-async fn committed(engine: &Engine, of: &str) -> Vec<(String, u32, u64)> {
-    let offsets = engine.group_offsets(&me(), &group(of)).await.expect("offsets");
-    offsets.into_iter().map(|c| (c.topic.to_string(), c.partition.0, c.committed.0)).collect()
 }
 
 async fn filled(bench: &Bench) -> Engine {
@@ -153,9 +145,4 @@ async fn a_commit_whose_future_is_dropped_is_in_the_view_when_it_is_in_the_log()
     until("the commit holds", async || committed(&engine, "g").await == [("t".to_owned(), 0, 4)]).await;
     let own = partition_of("g");
     assert_eq!(all(&engine, "__consumer_offsets", own, 0).await.len(), 2, "the topic can be read as any other");
-}
-
-/// The group's partition of the topic, as the format document says.
-fn partition_of(group: &str) -> u32 {
-    (levada_extension::murmur2(group.as_bytes()) & 0x7fff_ffff) % 50
 }
