@@ -115,7 +115,7 @@ fn list(topics: &[Topic], printer: &mut Printer) -> anyhow::Result<()> {
                 let records: u64 = topic.partitions.iter().map(|p| p.high_watermark - p.log_start_offset).sum();
                 let bytes: u64 = topic.partitions.iter().map(|p| p.size_bytes).sum();
                 let name = if topic.internal { format!("{} (internal)", topic.name) } else { topic.name.clone() };
-                vec![name, topic.partition_count.to_string(), count_of(topic, records), bytes.to_string()]
+                vec![name, topic.partition_count.to_string(), records.to_string(), bytes.to_string()]
             }));
             printer.line(table(&rows))?;
         }
@@ -158,13 +158,6 @@ fn describe(topic: &Topic) -> String {
     }));
     text.push_str(&table(&rows));
     text
-}
-
-/// So many offsets of a topic as a count of its records: compaction leaves holes, so that there may be fewer.
-pub(crate) fn count_of(topic: &Topic, offsets: u64) -> String {
-    let policy = topic.effective_config.get("cleanup.policy").map(plain).unwrap_or_default();
-    let bound = if offsets > 0 && policy.contains("compact") { "≤" } else { "" };
-    format!("{bound}{offsets}")
 }
 
 fn counted(partitions: u32) -> String {

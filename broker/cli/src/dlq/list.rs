@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::letter::Letter;
 use super::redrive::remembered;
 use crate::output::{Format, Printer, one_line, table, time_text};
-use crate::topic::count_of;
 
 /// How the broker names a topic's dead letters.
 const SUFFIX: &str = ".dead-letter";
@@ -19,13 +18,11 @@ const SUFFIX: &str = ".dead-letter";
 struct Row {
     topic: String,
     partition_count: u32,
-    /// Offsets in use; fewer letters where the topic was compacted or holds other records too.
-    letters_max: u64,
-    /// Of these, how many a redrive would look at.
-    to_redrive_max: u64,
+    /// Offsets in use: as many letters, if no other records are among them and nothing was compacted.
+    offsets: u64,
+    /// How many of these a redrive would look at.
+    to_redrive: u64,
     newest: Option<Newest>,
-    #[serde(skip)]
-    counts: [String; 2],
 }
 
 #[derive(Serialize)]
@@ -62,23 +59,22 @@ async fn row(client: &Client, topic: Topic) -> Result<Option<Row>, ClientError> 
         return Ok(None);
     }
     let redriven: BTreeMap<u32, u64> = remembered(client, &topic.name).await?;
-    let (mut letters_max, mut to_redrive_max) = (0, 0);
+    let (mut offsets, mut to_redrive) = (0, 0);
     for p in &topic.partitions {
-        letters_max += p.high_watermark - p.log_start_offset;
+        offsets += p.high_watermark - p.log_start_offset;
         let next = redriven.get(&p.partition).map_or(p.log_start_offset, |next| (*next).max(p.log_start_offset));
-        to_redrive_max += p.high_watermark.saturating_sub(next);
+        to_redrive += p.high_watermark.saturating_sub(next);
     }
-    let counts = [letters_max, to_redrive_max].map(|count| count_of(&topic, count));
     let partition_count = topic.partition_count;
-    Ok(Some(Row { topic: topic.name, partition_count, letters_max, to_redrive_max, newest, counts }))
+    Ok(Some(Row { topic: topic.name, partition_count, offsets, to_redrive, newest }))
 }
 
 fn text(rows: &[Row]) -> String {
-    let head = ["TOPIC", "PARTITIONS", "LETTERS", "TO REDRIVE", "NEWEST", "OF", "ERROR"];
+    let head = ["TOPIC", "PARTITIONS", "OFFSETS", "TO REDRIVE", "NEWEST", "OF", "ERROR"];
     let mut table_rows = vec![head.map(str::to_owned).to_vec()];
     table_rows.extend(rows.iter().map(|row| {
         let mut cells = vec![row.topic.clone(), row.partition_count.to_string()];
-        cells.extend(row.counts.clone());
+        cells.extend([row.offsets, row.to_redrive].map(|count| count.to_string()));
         cells.extend(row.newest.iter().flat_map(|Newest { timestamp, letter }| {
             let error = letter.error.as_deref().unwrap_or_default();
             [time_text(*timestamp), letter.origin(), one_line(error.as_bytes())]

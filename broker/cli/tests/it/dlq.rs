@@ -46,7 +46,7 @@ fn topics_of_letters_are_listed_by_their_name_or_by_what_they_hold() {
     assert!(text.contains("orders 1:8") && text.contains("no such customer"), "{text}");
     redrive(&server, &["--max", "1"]);
     let list = server.levada(&["dlq", "list", "--output", "json"]).json();
-    assert_eq!((&list[1]["letters_max"], &list[1]["to_redrive_max"]), (&2.into(), &1.into()));
+    assert_eq!((&list[1]["offsets"], &list[1]["to_redrive"]), (&2.into(), &1.into()));
     assert_eq!((&list[1]["newest"]["original_topic"], &list[2]["newest"]), (&"orders".into(), &Value::Null));
 }
 
