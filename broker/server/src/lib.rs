@@ -7,10 +7,12 @@
 mod cluster;
 mod compaction;
 mod connection;
+mod cursor;
 mod extract;
 mod front;
 mod gate;
 mod groups;
+mod listing;
 mod metrics;
 mod openapi;
 mod options;
