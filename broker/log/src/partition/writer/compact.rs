@@ -63,7 +63,26 @@ impl PartitionLog {
         }))
     }
 
-    /// Puts what a pass wrote in place of its sources, durably. None if these have changed meanwhile (retention,
+    /// Puts the oldest segment that a pass wrote in place of its sources, durably; true while others wait. A large log
+    /// has many, and each costs some syncs: call this until it is false, let appends have their turn in between, and
+    /// then [`install_compacted`](Self::install_compacted).
+    ///
+    /// # Errors
+    /// As [`install_compacted`](Self::install_compacted).
+    pub fn install_next(&mut self, compacted: &mut Compacted) -> Result<bool, Arc<StorageError>> {
+        if compacted.outcome.written.is_empty() || !compacted.is_current() {
+            return Ok(false);
+        }
+        self.ready_to_roll()?;
+        let written = compacted.outcome.written.remove(0);
+        self.unless_poisoned(|log| {
+            log.spares.clear();
+            log.install(&written)
+        })?;
+        Ok(!compacted.outcome.written.is_empty())
+    }
+
+    /// Puts what a pass wrote in place of its sources, durably, or what is left of that. None if these have changed meanwhile (retention,
     /// truncation): what was written is then removed.
     ///
     /// # Errors

@@ -88,6 +88,37 @@ fn what_was_written_from_segments_that_are_gone_is_thrown_away() {
 }
 
 #[test]
+fn appends_and_truncations_may_come_between_the_segments_of_a_pass() {
+    for truncates in [false, true] {
+        let disk = disk();
+        let mut log = updated(&disk);
+        // Something goes from each segment, and several are left.
+        for n in 0..40 {
+            put(&mut log, &format!("other-{n}"), Some("value"), 10);
+            put(&mut log, "churn", Some("value"), 10);
+        }
+        let mut compacted = run(&mut log, 10).expect("runs");
+        let mut turns = 1;
+        while log.install_next(&mut compacted).expect("installs") {
+            put(&mut log, "key-0", Some("in between"), 10);
+            turns += 1;
+            if truncates && turns == 2 {
+                log.truncate_front(Offset(125)).expect("truncates");
+            }
+        }
+        assert!(turns > 2 || truncates, "one segment: {disk:?}");
+        let pass = log.install_compacted(compacted).expect("installs");
+        assert_eq!(pass.is_none(), truncates);
+        let log_start = log.marks().log_start.0;
+        let kept: Vec<u64> = offsets(&log, log_start).into_iter().filter(|offset| offset % 2 == 0).collect();
+        let others = (100..180).step_by(2).filter(|offset| *offset >= log_start);
+        assert!(others.clone().all(|offset| kept.contains(&offset)), "{kept:?}");
+        assert_eq!(offsets(&open(&disk.restart(), options()), log_start), offsets(&log, log_start));
+        assert_eq!(files(&disk, "cleaned"), [""; 0]);
+    }
+}
+
+#[test]
 fn running_out_of_files_at_the_swap_costs_the_pass_alone() {
     let disk = disk();
     let mut log = updated(&disk);
