@@ -11,7 +11,9 @@ fn updated(disk: &SimStorage) -> PartitionLog {
     let mut log = open(disk, options());
     for update in 0..10 {
         for key in 0..10 {
-            put(&mut log, &format!("key-{key}"), Some(&format!("update {update}")), 10);
+            // Older by its own time than by the broker's.
+            let update = batch(NewBatch::default(), 0, &[(&format!("key-{key}"), Some(&format!("update {update}")))]);
+            append(&mut log, update, 10);
         }
     }
     log
