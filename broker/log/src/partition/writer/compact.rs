@@ -29,13 +29,14 @@ impl PartitionLog {
         forced: bool,
     ) -> Result<Option<CompactionPlan>, Arc<StorageError>> {
         let Some(options) = self.options.compaction else { return Ok(None) };
-        let is_overdue = |first: Timestamp| now.0.saturating_sub(first.0) > options.max_compaction_lag_ms;
-        if self.active.first_append.is_some_and(|first| forced || is_overdue(first)) || !self.staged.is_empty() {
+        // Nothing is written beside a log that takes no writes.
+        self.unless_poisoned(|_| Ok(()))?;
+        let is_due = |first: Timestamp| forced || now.0.saturating_sub(first.0) > options.max_compaction_lag_ms;
+        if self.active.first_append.is_some_and(is_due) || (forced && !self.staged.is_empty()) {
             self.ready_to_roll()?;
             self.unless_poisoned(|log| {
                 log.write_staged(now)?;
-                let is_due = log.active.first_append.is_some_and(|first| forced || is_overdue(first));
-                if is_due { log.roll_here() } else { Ok(()) }
+                log.roll_here()
             })?;
         }
         let cleanable = match Cleanable::now(&self.state, &options, now, bound) {

@@ -115,6 +115,8 @@ fn retention_removes_whole_segments_only_where_it_holds_and_by_the_time_of_their
         log.maintain(Timestamp(110), Offset(100)).expect("keeps house");
         assert!(files(&disk, ".log").contains(&cleaned));
         let mut log = open(&disk.restart(), settings);
+        log.maintain(Timestamp(110), Offset(100)).expect("keeps house");
+        assert_eq!(offsets(&log, log.marks().log_start.0).len(), 10);
         log.maintain(Timestamp(111), Offset(100)).expect("keeps house");
         assert_eq!(offsets(&log, log.marks().log_start.0).is_empty(), retains);
     }
@@ -166,22 +168,34 @@ fn a_reader_in_the_middle_of_a_segment_goes_on_over_the_swap() {
 #[test]
 fn a_scan_of_the_files_finds_a_compacted_log_whole() {
     let dir = tempfile::tempdir().expect("a directory");
+    let settings = LogOptions { segment_bytes: 1 << 20, ..options() };
     let (mut log, _) =
-        PartitionLog::open(Arc::new(DiskStorage), dir.path(), options(), Timestamp(0), false).expect("opens");
+        PartitionLog::open(Arc::new(DiskStorage), dir.path(), settings, Timestamp(0), false).expect("opens");
     for n in 0..100 {
-        put(&mut log, &format!("key-{}", n % 7), Some("value"), 0);
+        let append = Append {
+            batch: batch(NewBatch::default(), 0, &[(&format!("key-{}", n % 7), Some("value"))]),
+            check: SequenceCheck::Producer,
+            expected_offset: None,
+        };
+        log.stage(append, LeaderEpoch(n / 40), Timestamp(0)).expect("accepted");
+        log.write(Timestamp(0)).expect("writes");
     }
     compact(&mut log, 0);
     put(&mut log, "key-0", Some("value"), 0);
     let mut next = Offset(0);
+    let mut covers = Vec::new();
     for file in segment_files(dir.path()).expect("lists") {
         let mut scan = SegmentScan::open(&file).expect("opens");
         while let Some(stretch) = scan.next().expect("reads") {
             let Stretch::Batch { batch, .. } = stretch else { panic!("{stretch:?}") };
             assert_eq!(batch.header().base_offset, next, "every offset is in a batch");
             next = batch.header().next_offset();
+            if batch.header().record_count == 0 {
+                covers.push((batch.header().base_offset.0, next.0, batch.header().leader_epoch.0));
+            }
             batch.records().expect("unpacks").for_each(|record| drop(record.expect("is whole")));
         }
     }
     assert_eq!(next, Offset(101));
+    assert_eq!(covers, [(0, 40, 0), (40, 80, 1), (80, 93, 2)], "each within its leader epoch");
 }
