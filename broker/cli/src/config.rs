@@ -90,7 +90,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_PRODUCER_ID_EXPIRATION_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     producer_id_expiration_ms: Option<u64>,
-    /// How often retention, rolling by age and checkpoints are looked after. [default: 30000]
+    /// How often retention, rolling by age, checkpoints and compaction are looked after. [default: 30000]
     #[arg(long, env = "LEVADA_MAINTENANCE_INTERVAL_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     maintenance_interval_ms: Option<u64>,

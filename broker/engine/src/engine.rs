@@ -308,6 +308,7 @@ impl Core {
         if let Some(threads) = &*self.log_threads.lock() {
             threads.hurry();
         }
+        partitions.iter().for_each(|partition| partition.cancel_cleaning());
         partitions.iter().for_each(|partition| partition.stop_cleaning());
         partitions.iter().for_each(|partition| partition.shut(Shut::Closing));
         topics.iter().for_each(|topic| topic.wake_all());
@@ -328,5 +329,8 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.stop.notify_one();
         self.cleaner.stop();
+        for topic in self.catalog.topics().iter() {
+            topic.state().partitions().for_each(|partition| partition.cancel_cleaning());
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Engine {
 
     /// Compacts what is due now, as the cleaner does at every interval. Blocks.
     pub fn run_compaction(&self) {
-        run_due(&self.core);
+        self.core.cleaner.run(due(&self.core));
     }
 }
 
@@ -192,6 +192,19 @@ impl Cleaner {
         !agenda.stopping
     }
 
+    /// One round over logs that are due; those that were asked for come first at any time.
+    fn run(&self, due: Vec<Arc<Partition>>) {
+        for partition in due {
+            self.run_forced();
+            if self.agenda.lock().stopping {
+                return;
+            }
+            let _turn = self.turn.lock();
+            // What failed was noted, and is tried again after a pause.
+            let _ = partition.clean(false);
+        }
+    }
+
     /// Does all that was asked for.
     fn run_forced(&self) {
         loop {
@@ -208,7 +221,8 @@ impl Cleaner {
     }
 }
 
-/// Starts the thread. It ends when the cleaner is stopped or the engine is gone.
+/// Starts the thread. It ends when the cleaner is stopped or the engine is gone; while a pass runs it holds no more of the
+/// engine than the partition.
 pub(crate) fn start(core: &Arc<Core>, interval: Duration) {
     let (cleaner, core) = (core.cleaner.clone(), Arc::downgrade(core));
     let run = move || {
@@ -218,25 +232,13 @@ pub(crate) fn start(core: &Arc<Core>, interval: Duration) {
             if std::time::Instant::now() < next {
                 continue;
             }
-            let Some(core) = Weak::upgrade(&core) else { return };
-            run_due(&core);
-            next = std::time::Instant::now() + interval.min(retry_in(&core).unwrap_or(interval));
+            let Some(due) = Weak::upgrade(&core).map(|core| due(&core)) else { return };
+            cleaner.run(due);
+            let Some(retry_in) = Weak::upgrade(&core).map(|core| retry_in(&core)) else { return };
+            next = std::time::Instant::now() + interval.min(retry_in.unwrap_or(interval));
         }
     };
     thread::Builder::new().name("cleaner".to_owned()).spawn(run).expect("the system has room for one more thread");
-}
-
-/// One round over all logs that are due; those that were asked for come first at any time.
-fn run_due(core: &Core) {
-    for partition in due(core) {
-        core.cleaner.run_forced();
-        if core.is_closing() || core.directory.fenced().is_some() {
-            return;
-        }
-        let _turn = core.cleaner.turn.lock();
-        // What failed was noted, and is tried again after a pause.
-        let _ = partition.clean(false);
-    }
 }
 
 /// Partitions to compact now, the dirtiest first, and before them those that are due for their age.

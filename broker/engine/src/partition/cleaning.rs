@@ -106,10 +106,15 @@ impl Partition {
         passes.failure.as_ref().map(|failure| failure.retry_tick.0.saturating_sub(self.directory.tick().0))
     }
 
-    /// Ends the pass that runs, and comes back when nothing of it is left; no other begins. To be called before the log
-    /// is closed or given up. Blocks.
-    pub(crate) fn stop_cleaning(&self) {
+    /// Has the pass that runs end soon; no other begins.
+    pub(crate) fn cancel_cleaning(&self) {
         self.cleaning.stopped.store(true, Ordering::Release);
+    }
+
+    /// The same, and comes back when nothing of the pass is left. To be called before the log is closed or given up.
+    /// Blocks.
+    pub(crate) fn stop_cleaning(&self) {
+        self.cancel_cleaning();
         let mut passes = self.cleaning.passes.lock();
         while passes.running {
             self.cleaning.ended.wait(&mut passes);

@@ -103,6 +103,20 @@ async fn a_topic_that_is_deleted_and_an_engine_that_closes_end_the_pass_and_leav
 }
 
 #[tokio::test]
+async fn an_engine_that_is_given_up_puts_nothing_in_place_any_more() {
+    let (gate, disk, engine) = in_a_pass().await;
+    let segments = || {
+        let paths = disk.paths().into_iter().filter(|path| path.ends_with(".log"));
+        paths.map(|path| (path.clone(), disk.contents(&path))).collect::<Vec<_>>()
+    };
+    let before = segments();
+    drop(engine);
+    gate.open();
+    until("the copy is gone", async || !disk.paths().iter().any(|path| path.contains(".cleaned"))).await;
+    assert!(segments() == before, "the next engine is alone with the log");
+}
+
+#[tokio::test]
 async fn what_is_not_compacted_cannot_be_asked_for() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();
