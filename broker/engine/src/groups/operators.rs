@@ -10,6 +10,7 @@ use super::terms::{CommittedOffset, GroupDescription, GroupError, GroupMember, G
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::fetch::{FetchError, Reading};
+use crate::heavy::{Work, compute};
 use crate::partition::Partition;
 use crate::{Engine, Isolation};
 
@@ -114,15 +115,18 @@ impl Core {
                     tracing::debug!(topic = %topic.name(), partition = %partition.index(), %error, "no lag in time");
                     return None;
                 }
-                Ok(mut fetched) => match fetched.take_records().next() {
-                    Some(record) => {
-                        let since = self.directory.now().0.saturating_sub(record.ok()?.timestamp.0);
-                        return Some(u64::try_from(since).unwrap_or(0));
+                Ok(mut fetched) => {
+                    let (next, bytes) = (fetched.next_offset, fetched.batches.iter().map(|b| b.bytes().len()).sum());
+                    match compute(Work::Unpack, bytes, move || fetched.take_records().next()).await {
+                        Some(record) => {
+                            let since = self.directory.now().0.saturating_sub(record.ok()?.timestamp.0);
+                            return Some(u64::try_from(since).unwrap_or(0));
+                        }
+                        None if next > from => from = next,
+                        // All that is left are holes.
+                        None => return Some(0),
                     }
-                    None if fetched.next_offset > from => from = fetched.next_offset,
-                    // All that is left are holes.
-                    None => return Some(0),
-                },
+                }
             }
         }
     }
