@@ -159,3 +159,86 @@ impl CoordinatorHandle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_log::SimStorage;
+    use levada_model::{AllowAll, ManualClock, MemberId, Principal, Timestamp, TopicName};
+
+    use super::*;
+    use crate::{CreateTopic, Engine, EngineOptions, GroupStart, JoinGroup};
+
+    fn open() -> Engine {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let options = EngineOptions {
+            storage: Arc::new(SimStorage::new(clock.clone())),
+            data_dir: "data".into(),
+            clock,
+            authorizer: Arc::new(AllowAll),
+            auto_create_topics: false,
+            producer_expiration: Duration::from_secs(60),
+            maintenance_interval: Duration::from_secs(60),
+            compaction_memory_bytes: 1 << 20,
+            linger: Duration::ZERO,
+            groups: GroupOptions::default(),
+        };
+        Engine::open(options).expect("it opens")
+    }
+
+    async fn joined(engine: &Engine, who: &Principal, group: &GroupName) -> MemberId {
+        let topic = TopicName::new("t").expect("a name");
+        let new = CreateTopic { name: topic.clone(), partitions: 1, config: Default::default() };
+        engine.create_topic(who, new).await.expect("created");
+        let join = JoinGroup {
+            topics: vec![topic],
+            assignor: crate::AssignorName::Range,
+            session_timeout_ms: 10_000,
+            rebalance_timeout_ms: 10_000,
+            max_poll_interval_ms: 10_000,
+            start: GroupStart::Earliest,
+            instance_id: None,
+            client: String::new(),
+        };
+        engine.join_group(who, group, join).await.expect("it joins").member_id
+    }
+
+    #[tokio::test]
+    async fn a_step_that_panics_half_way_leaves_nothing_in_memory_that_is_not_in_the_log() {
+        let engine = open();
+        let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
+        let member = joined(&engine, &who, &group).await;
+        let coordinator = engine.core.groups.coordinator(&group).expect("the topic is there");
+        let breaks = tokio::spawn({
+            let (coordinator, group, member) = (coordinator.clone(), group.clone(), member.clone());
+            async move {
+                let step = coordinator.step(|machine, now, _| -> Step<()> {
+                    drop(machine.leave(now, &group, &member));
+                    panic!("a planted bug")
+                });
+                step.await
+            }
+        });
+        assert!(breaks.await.expect_err("it panics").is_panic());
+        engine.heartbeat(&who, &group, &member).await.expect("it never left");
+    }
+
+    #[tokio::test]
+    async fn coordinators_outlive_the_runtime_in_which_they_were_loaded() {
+        let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
+        let (engine, member) = tokio::task::spawn_blocking({
+            let (who, group) = (who.clone(), group.clone());
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(async {
+                    let engine = open();
+                    let member = joined(&engine, &who, &group).await;
+                    (engine, member)
+                })
+            }
+        })
+        .await
+        .expect("no panic");
+        engine.heartbeat(&who, &group, &member).await.expect("a member");
+        engine.leave_group(&who, &group, &member).await.expect("it leaves");
+    }
+}
