@@ -1,4 +1,4 @@
-//! The engine: topics, partitions, produce, fetch and group offsets of one node. Async begins here.
+//! The engine: topics, partitions, produce, fetch and consumer groups of one node. Async begins here.
 //!
 //! Every call names its [`Principal`](levada_model::Principal) and asks the authorizer. Not here: HTTP, wire types, and
 //! WebAssembly (modules come in through the traits of `levada_extension`).

@@ -129,6 +129,41 @@ async fn without_file_descriptors_groups_are_refused_and_loaded_anew() {
 }
 
 #[tokio::test]
+async fn nothing_is_stored_behind_what_was_not() {
+    let (bench, disk) = Bench::sim();
+    let engine = open(&bench);
+    filled(&engine, "t", 1, 2).await;
+    let of = group("g");
+    let commit = |offset| {
+        let offset = From::Offset(Offset(offset));
+        let commits = vec![OffsetCommit { topic: name("t"), partition: p(0), offset }];
+        let (engine, of) = (&engine, &of);
+        async move { engine.commit_group_offsets(&me(), of, commits, false).await }
+    };
+    commit(0).await.expect("committed");
+    for _ in 0..2 {
+        engine.run_maintenance();
+    }
+    // The first is refused by the owner, and the second handed over before the coordinator hears of it.
+    disk.set_open_files_max(0);
+    let (mut first, mut second) = (pin!(commit(1)), pin!(commit(2)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    while engine.stats().waiting_appends > 0 {
+        std::thread::yield_now();
+    }
+    engine.run_maintenance();
+    disk.heal();
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    let (first, second) = (first.await, second.await);
+    assert!(matches!(first, Err(GroupError::Overloaded)), "{first:?}");
+    assert!(matches!(second, Err(GroupError::Overloaded)), "as the first fault says: {second:?}");
+    assert_eq!(committed(&engine, "g").await, [("t".to_owned(), 0, 0)]);
+    commit(1).await.expect("it is loaded anew");
+    assert_eq!(committed(&engine, "g").await, [("t".to_owned(), 0, 1)]);
+}
+
+#[tokio::test]
 async fn a_load_that_fails_is_tried_again_by_the_next_request() {
     let (bench, disk) = Bench::sim();
     let engine = open(&bench);
