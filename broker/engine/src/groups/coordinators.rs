@@ -439,7 +439,8 @@ impl Loaded {
         }
         let batch = builder.finish().expect("compressing nothing does not fail");
         let expected_offset = Some(self.next_offset);
-        let append = NewAppend { batches: vec![batch], check: SequenceCheck::Producer, expected_offset };
+        let append =
+            NewAppend { batches: vec![batch], check: SequenceCheck::Producer, expected_offset, keyless: false };
         let answer = self.partition.push(append)?;
         self.next_offset = self.next_offset.advance(count);
         // Its task ends only with the runtime, and everyone who waits then with it.
@@ -461,8 +462,8 @@ pub(super) fn refused(fault: &AppendFault) -> GroupError {
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
         // A batch before it was not stored.
         AppendFault::Refused(levada_log::AppendError::OffsetMismatch { .. }) => GroupError::Loading,
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
-            unreachable!("it has no sequence, and its topic's partitions are never changed: {fault}")
+        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
+            unreachable!("it has keys and no sequence, and its topic's partitions are never changed: {fault}")
         }
     }
 }

@@ -19,6 +19,7 @@ mod ticker;
 mod watches;
 
 pub(crate) use coordinators::Groups;
+pub(crate) use offsets_topic::bring_up_to_date;
 pub use terms::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use levada_model::Tick;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::engine::Core;
 
@@ -28,10 +29,15 @@ async fn run(core: Weak<Core>, due: Arc<Notify>, topics: Arc<Notify>) {
     loop {
         // It is not held while the task sleeps: an engine that nobody holds ends.
         let Some(next) = core.upgrade().filter(|core| !core.is_closing()).map(|core| until_due(&core)) else { return };
-        tokio::select! {
-            () = due.notified() => {}
-            () = topics.notified() => {}
-            () = sleep(next) => {}
+        let woken = async {
+            tokio::select! {
+                () = due.notified() => {}
+                () = topics.notified() => {}
+            }
+        };
+        match next {
+            Some(sleep) => drop(timeout(sleep, woken).await),
+            None => woken.await,
         }
     }
 }
@@ -41,11 +47,4 @@ fn until_due(core: &Arc<Core>) -> Option<Duration> {
     let Tick(next) = core.tick_groups()?;
     let Tick(now) = core.directory.tick();
     Some(Duration::from_millis(next.saturating_sub(now).max(SLEEP_MS_MIN)))
-}
-
-async fn sleep(duration: Option<Duration>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
-        None => std::future::pending().await,
-    }
 }
