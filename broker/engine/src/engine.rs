@@ -141,11 +141,11 @@ pub struct Engine {
 pub(crate) struct Core {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metadata: Box<dyn Metadata>,
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) auto_create_topics: bool,
     pub(crate) producer_ids: ProducerIds,
-    pub(crate) groups: Groups,
+    pub(crate) groups: Arc<Groups>,
     /// Held by whoever changes topics.
     pub(crate) changes: Mutex<()>,
     data_dir: PathBuf,
@@ -171,8 +171,9 @@ impl Engine {
             path: options.data_dir.display().to_string(),
             detail: error.to_string(),
         })?;
-        let catalog = start::open_topics(&directory, &metadata, &start)?;
+        let catalog = Arc::new(start::open_topics(&directory, &metadata, &start)?);
         let log_threads = directory.start();
+        let groups = Arc::new(Groups::new(&options.groups, catalog.clone(), directory.clone()));
         let core = Arc::new(Core {
             producer_ids: ProducerIds::new(metadata.image().next_producer_id),
             directory,
@@ -180,7 +181,7 @@ impl Engine {
             catalog,
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
-            groups: Groups::new(&options.groups),
+            groups,
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
@@ -257,7 +258,7 @@ impl Engine {
     /// Looks after retention, age rolls, checkpoints and retiring partitions now, as the maintenance task does at every
     /// interval, and does what is due in consumer groups. Blocks.
     pub fn run_maintenance(&self) {
-        self.core.tick_groups();
+        self.core.groups.tick();
         maintenance::run(&self.core);
     }
 
@@ -296,6 +297,7 @@ impl Core {
 
     fn close(&self) -> Result<(), CloseError> {
         self.closing.store(true, Ordering::Release);
+        self.groups.close();
         self.stop.notify_one();
         self.cleaner.stop();
         // No topic comes or goes from here on, since changes are refused while closing.
@@ -310,7 +312,6 @@ impl Core {
         partitions.iter().for_each(|partition| partition.stop_cleaning());
         partitions.iter().for_each(|partition| partition.shut(Shut::Closing));
         topics.iter().for_each(|topic| topic.wake_all());
-        self.groups.wake_all();
         drop(self.log_threads.lock().take());
         if let Some(reason) = self.directory.fenced() {
             return Err(CloseError(reason.to_owned()));

@@ -12,6 +12,7 @@ mod members;
 mod offsets_topic;
 mod operators;
 mod progress;
+mod slot;
 mod standalone;
 mod standing;
 mod terms;
