@@ -85,7 +85,7 @@ fn partitions(group: &GroupDescription) -> String {
                 offset.committed.to_string(),
                 offset.high_watermark.to_string(),
                 offset.lag.to_string(),
-                span_text(offset.lag_ms),
+                offset.lag_ms.map_or_else(|| NOTHING.to_owned(), span_text),
                 time_text(offset.committed_at),
             ],
             None => [NOTHING; 5].map(str::to_owned),
@@ -132,7 +132,7 @@ mod tests {
             committed: 5,
             high_watermark: 9,
             lag: 4,
-            lag_ms: 3_723_004,
+            lag_ms: Some(3_723_004),
             committed_at: 1_700_000_000_123,
         };
         let group = GroupDescription {
