@@ -91,6 +91,8 @@ codes! {
     NotAcceptable = "not-acceptable", 406, final, "The answer has none of the accepted media types.";
     RequestTimeout = "request-timeout", 408, retry, "The request's body did not come in time.";
     TopicExists = "topic-exists", 409, final, "There is a topic of this name.";
+    KeylessRecords = "keyless-records", 409, final, "The topic holds records without a key, so it cannot be compacted.";
+    NotCompacted = "not-compacted", 409, final, "The topic's cleanup.policy does not compact.";
     PartitionRetiring = "partition-retiring", 409, final, "The partition takes no new records.";
     OutOfOrderSequence = "out-of-order-sequence", 409, final, "The producer's sequence has a gap, or is a repeat too old to be recognised.";
     FencedInstance = "fenced-instance", 409, final, "Another member came with this member's instance id and took its place.";
@@ -117,6 +119,7 @@ codes! {
     InvalidOffset = "invalid-offset", 422, final, "An offset lies where there is nothing.";
     NoDeadLetters = "no-dead-letters", 422, final, "The topic can have no dead letters.";
     InvalidRecord = "invalid-record", 422, final, "A record breaks a rule.";
+    KeyRequired = "key-required", 422, final, "The topic is compacted, so every record needs a key.";
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster.";
@@ -129,6 +132,7 @@ codes! {
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
     CoordinatorLoading = "coordinator-loading", 503, retry, "The group's coordinator is loading; what was asked for may have been done.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
+    CompactionFailed = "compaction-failed", 503, retry, "A partition could not be compacted; its log is as it was.";
 }
 
 impl ErrorCode {

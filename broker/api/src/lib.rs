@@ -33,6 +33,7 @@ pub use record_schema::{
     Gap, GapCause, GroupRecord, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords,
 };
 pub use topics::{
-    AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,
-    TruncatedPartition, TruncatedTopic,
+    AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
+    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
+    WaitingFor,
 };

@@ -100,6 +100,7 @@ impl ServeConfig {
             auto_create_topics: self.auto_create_topics,
             producer_expiration: Duration::from_millis(self.producer_id_expiration_ms),
             maintenance_interval: Duration::from_millis(self.maintenance_interval_ms),
+            compaction_memory_bytes: self.compaction_memory_bytes,
             linger: Duration::from_millis(self.linger_ms),
             group_initial_rebalance_delay: Duration::from_millis(self.group_initial_rebalance_delay_ms),
             offsets_retention: Duration::from_millis(self.offsets_retention_ms),

@@ -4,6 +4,7 @@
 //! WebAssembly (modules come in through the traits of `levada_extension`).
 
 mod catalog;
+mod compaction;
 mod counters;
 mod directory;
 mod engine;
@@ -20,6 +21,7 @@ mod start;
 mod topic_reader;
 mod topics;
 
+pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
 pub use groups::{

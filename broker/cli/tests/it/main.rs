@@ -3,6 +3,7 @@
 
 mod bench;
 mod client;
+mod compaction;
 mod completions;
 mod config;
 mod consume;

@@ -143,7 +143,7 @@ impl Core {
         letters: Vec<Letter>,
     ) -> Result<Vec<RecordPlace>, GroupError> {
         let now = self.directory.now();
-        let mut appends: BTreeMap<(&TopicName, PartitionIndex), (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
+        let mut appends: BTreeMap<_, (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
         let states: BTreeMap<_, _> = topics.iter().map(|(of, topic)| (of, topic.state_full())).collect();
         for (i, letter) in letters.iter().enumerate() {
             let (of, topic) = topics.get_key_value(&letter.from.0).expect("there is one for each");
@@ -158,7 +158,8 @@ impl Core {
             check_replicas(&states[of], Acks::All)
                 .map_err(|error| GroupError::DeadLetters { topic: of.clone(), reason: error.to_string() })?;
             let partition = states[of].partition(index).expect("letters are placed in active partitions");
-            let append = NewAppend { batches, check: SequenceCheck::Key, expected_offset: None };
+            let keyless = places.iter().any(|i| letters[*i].record.key.is_none());
+            let append = NewAppend { batches, check: SequenceCheck::Key, expected_offset: None, keyless };
             let answer = partition.push(append).map_err(|fault| failed(&fault))?;
             answers.push((of, index, places, answer));
         }
@@ -230,7 +231,7 @@ fn not_stored(of: &TopicName, fault: &AppendFault) -> GroupError {
         AppendFault::Closing => GroupError::Closing,
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
+        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
             GroupError::DeadLetters { topic: of.clone(), reason: fault.to_string() }
         }
     }

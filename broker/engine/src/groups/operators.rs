@@ -25,9 +25,9 @@ impl Engine {
         if self.core.is_closing() {
             return Err(GroupError::Closing);
         }
-        self.core.load_groups();
+        self.core.groups.load_all();
         let mut groups = Vec::new();
-        for coordinator in self.core.coordinators() {
+        for coordinator in self.core.groups.coordinators() {
             groups.extend(coordinator.look(|machine| machine.groups()).await?);
         }
         groups.retain(|summary| self.core.authorize(who, Operation::Describe, Resource::Group(&summary.group)).is_ok());
@@ -45,7 +45,7 @@ impl Engine {
             return Err(GroupError::Closing);
         }
         let not_found = || GroupError::NotFound(group.clone());
-        let coordinator = self.core.coordinator(group).ok_or_else(not_found)?;
+        let coordinator = self.core.groups.coordinator(group).ok_or_else(not_found)?;
         let view = coordinator.look(|machine| machine.group(group)).await?.ok_or_else(not_found)?;
         let GroupView { state, generation, assignor, fallback, members, offsets, .. } = view;
         Ok(GroupDescription {
@@ -68,7 +68,7 @@ impl Engine {
         if self.core.is_closing() {
             return Err(GroupError::Closing);
         }
-        let coordinator = self.core.coordinator(group).ok_or_else(|| GroupError::NotFound(group.clone()))?;
+        let coordinator = self.core.groups.coordinator(group).ok_or_else(|| GroupError::NotFound(group.clone()))?;
         let deleted = coordinator.step(|machine, now, _| machine.delete(now, group)).await?;
         deleted.map_err(|error| match error {
             DeleteError::NotFound => GroupError::NotFound(group.clone()),

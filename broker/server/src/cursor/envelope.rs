@@ -50,6 +50,14 @@ impl Writer {
         *least = number + 1;
     }
 
+    /// An offset as the way to it from another one, in steps forward (even) or back (odd).
+    pub(super) fn offset_from(&mut self, before: Offset, offset: Offset) {
+        match offset.0.checked_sub(before.0) {
+            Some(forward) => self.number(forward << 1),
+            None => self.number(((before.0 - offset.0) << 1) - 1),
+        }
+    }
+
     pub(super) fn finish(mut self) -> String {
         let check = check(&self.0);
         self.0.extend_from_slice(&check);
@@ -103,6 +111,20 @@ impl Reader {
         u32::try_from(number).ok().map(PartitionIndex)
     }
 
+    /// The partition behind the last one.
+    pub(super) fn neighbour(&mut self, least: &mut u64) -> Option<PartitionIndex> {
+        let number = Some(*least).filter(|number| *number < u64::from(PARTITIONS_MAX))?;
+        *least = number + 1;
+        u32::try_from(number).ok().map(PartitionIndex)
+    }
+
+    /// An offset that was written as the way from another one.
+    pub(super) fn offset_from(&mut self, before: Offset) -> Option<Offset> {
+        let way = self.number()?;
+        let to = if way & 1 == 0 { before.0.checked_add(way >> 1) } else { before.0.checked_sub((way >> 1) + 1) };
+        to.filter(|offset| *offset <= JSON_INTEGER_MAX).map(Offset)
+    }
+
     pub(super) fn offset(&mut self) -> Option<Offset> {
         self.number().filter(|offset| *offset <= JSON_INTEGER_MAX).map(Offset)
     }
@@ -123,6 +145,15 @@ fn check(bytes: &[u8]) -> [u8; CHECK_BYTES] {
 #[cfg(test)]
 pub(super) mod tests {
     use std::fmt::Debug;
+
+    use super::Writer;
+
+    /// A cursor with a right check around any body.
+    pub(in crate::cursor) fn forged(version: u8, body: &[u8]) -> String {
+        let mut cursor = Writer::new(version, body.len());
+        cursor.0.extend_from_slice(body);
+        cursor.finish()
+    }
 
     /// A cursor gives back what it was made of, and can stand in an address.
     pub(in crate::cursor) fn comes_back<T: PartialEq + Debug>(

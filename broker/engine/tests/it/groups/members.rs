@@ -115,7 +115,7 @@ async fn a_fetch_that_waits_in_vain_answers_in_time_and_keeps_the_member_alive()
     });
     // Longer than a session, on the clock of the group and on the runtime's.
     while !waiting.is_finished() {
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::advance(Duration::from_secs(5)).await;
         pass(&bench, &engine, 5_000);
     }
     let (fetched, member) = waiting.await.expect("it ends");
