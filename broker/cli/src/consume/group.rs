@@ -44,7 +44,7 @@ pub(crate) struct GroupArgs {
     /// How the partitions shall be shared: `range`, `round-robin`, `sticky`, `cooperative-sticky` or `module:NAME`.
     #[arg(long, default_value_t, requires = "group")]
     assignor: AssignorWord,
-    /// After a silence of this length the others get the member's partitions. [default: the server's]
+    /// After a silence of this length the others get the member's partitions. [default: 45000]
     #[arg(long, value_name = "MS", requires = "group")]
     session_timeout_ms: Option<u64>,
 }
