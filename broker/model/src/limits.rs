@@ -107,10 +107,6 @@ pub const SESSION_TIMEOUT_MS: RangeInclusive<u64> = 100..=30 * 60 * 1000;
 pub const REBALANCE_TIMEOUT_MS: RangeInclusive<u64> = 100..=60 * 60 * 1000;
 /// Largest silences between two fetches that a member may ask for.
 pub const MAX_POLL_INTERVAL_MS: RangeInclusive<u64> = 100..=24 * 60 * 60 * 1000;
-/// Most topics that one member subscribes to.
-pub const GROUP_TOPICS_MAX: usize = 1_000;
-/// Most characters that are kept of who a member says that it is.
-pub const CLIENT_CHARS_MAX: usize = 256;
 /// Most records of one rejection.
 pub const REJECT_RECORDS_MAX: usize = 1_000;
 /// Most characters of a rejection's reason.

@@ -40,7 +40,7 @@ impl Engine {
         let member = NewMember {
             member_id: MemberId::new(&Uuid::new_v4().simple().to_string()).expect("32 digits keep the rule"),
             instance_id: join.instance_id,
-            client: join.client.chars().take(limits::CLIENT_CHARS_MAX).collect(),
+            client: beginning(join.client),
             topics: join.topics,
             assignor: join.assignor.as_str().into(),
             session_timeout_ms: join.session_timeout_ms,
@@ -270,6 +270,12 @@ pub(super) fn member_error(error: MemberError) -> GroupError {
         MemberError::UnknownMember(member) => GroupError::UnknownMember(member),
         MemberError::FencedInstance { instance_id } => GroupError::FencedInstance { instance_id },
     }
+}
+
+/// As much of who a member says that it is as is kept.
+fn beginning(mut client: String) -> String {
+    client.truncate(client.floor_char_boundary(limits::CLIENT_BYTES_MAX));
+    client
 }
 
 /// A step whose answer goes with the time at which it was taken.

@@ -137,7 +137,7 @@ impl FromStr for AssignorName {
 /// A member that wants to join. The time-outs are within the bounds of `limits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinGroup {
-    /// Topics to read, at least one, each once, at most `GROUP_TOPICS_MAX`.
+    /// Topics to read, at least one, each once, at most `SUBSCRIPTION_TOPICS_MAX`.
     pub topics: Vec<TopicName>,
     /// The assignor it prefers.
     pub assignor: AssignorName,
@@ -151,7 +151,7 @@ pub struct JoinGroup {
     pub start: Start,
     /// Its fixed identity over restarts (KIP-345).
     pub instance_id: Option<InstanceId>,
-    /// Who it says that it is (its user agent).
+    /// Who it says that it is (its user agent); the first `CLIENT_BYTES_MAX` bytes are kept.
     pub client: String,
 }
 

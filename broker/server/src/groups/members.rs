@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use levada_api::{AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo};
 use levada_engine::AssignorName;
-use levada_model::limits::{CLIENT_BYTES_MAX, GROUP_TOPICS_MAX};
+use levada_model::limits::SUBSCRIPTION_TOPICS_MAX;
 use levada_model::{InstanceId, Timestamp, TopicName};
 
 use super::refusal;
@@ -115,8 +115,8 @@ fn wanted(join: JoinGroup, headers: &HeaderMap) -> Result<levada_engine::JoinGro
 
 /// Each topic once, and at least one.
 fn topics(names: &[String]) -> Result<Vec<TopicName>, Problem> {
-    if names.is_empty() || names.len() > GROUP_TOPICS_MAX {
-        let detail = format!("topics names 1 to {GROUP_TOPICS_MAX} topics; {} are not", names.len());
+    if names.is_empty() || names.len() > SUBSCRIPTION_TOPICS_MAX {
+        let detail = format!("topics names 1 to {SUBSCRIPTION_TOPICS_MAX} topics; {} are not", names.len());
         return Err(wrong("/topics", detail));
     }
     let (mut topics, mut faults, mut named) = (Vec::with_capacity(names.len()), Vec::new(), HashSet::new());
@@ -149,10 +149,8 @@ fn wrong(pointer: &str, detail: String) -> Problem {
     Problem::new(ErrorCode::InvalidField, detail.clone()).at(pointer, detail)
 }
 
-/// The beginning of `User-Agent`, without what is no text.
+/// `User-Agent`, without what is no text.
 fn client(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-    let mut client: String = agent.unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
-    client.truncate(client.floor_char_boundary(CLIENT_BYTES_MAX));
-    client
+    agent.unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
 }

@@ -3,12 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_engine::{CommitWhat, Engine, EngineOptions, GroupCursor, GroupError, GroupFetch, GroupStart, MemberState};
+use levada_engine::{
+    CommitWhat, Engine, EngineOptions, GroupCursor, GroupError, GroupFetch, GroupStart, JoinGroup, MemberState,
+};
 use levada_model::{Authorizer, Denied, InstanceId, MemberId, Offset, Operation, Principal, Resource};
 use tokio::task::JoinSet;
 
 use super::{Member, SESSION_MS, committed, fill, filled, flat, group, joining, names, open, pass, refused};
 use crate::support::{Bench, LONG, START, create, me, name, p, until};
+
+#[tokio::test]
+async fn of_who_a_member_says_that_it_is_the_beginning_is_kept_whatever_its_length() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    create(&engine, "t", 1, &[]).await;
+    // Characters of one, two and three bytes, and one that lies across the cut.
+    for (client, kept) in [
+        ("a".repeat(5_000), "a".repeat(256)),
+        ("é".repeat(200), "é".repeat(128)),
+        ("語".repeat(200), "語".repeat(85)),
+        (String::new(), String::new()),
+    ] {
+        let joined = engine.join_group(&me(), &group("g"), JoinGroup { client, ..joining(&["t"]) }).await;
+        let id = joined.expect("it joins").member_id;
+        let members = engine.describe_group(&me(), &group("g")).await.expect("a group").members;
+        assert_eq!(members.iter().find(|member| member.member_id == id).map(|member| &member.client), Some(&kept));
+    }
+}
 
 #[tokio::test]
 async fn a_member_joins_fetches_commits_and_leaves() {
