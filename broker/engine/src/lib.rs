@@ -22,7 +22,7 @@ mod topic_reader;
 mod topics;
 
 pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
-pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
+pub use engine::{CloseError, Engine, EngineOptions, GroupStats, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
 pub use groups::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::MatchedPath;
 use http::{Method, StatusCode};
-use levada_engine::{Engine, Health};
+use levada_engine::{Engine, GroupStats, Health};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -88,6 +88,21 @@ impl EncodeLabelValue for Route {
     }
 }
 
+/// How groups stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabels {
+    state: GroupWord,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct GroupWord(&'static str);
+
+impl EncodeLabelValue for GroupWord {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
 /// A request that runs.
 pub(crate) struct Running(Gauge);
 
@@ -157,11 +172,13 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("tail_cache_bytes", "Bytes of recent batches in memory", stats.tail_cache_bytes),
         ("damaged_ranges", "Stretches of offsets lost to damage", stats.damaged_ranges),
         ("compaction_failing", "Partitions whose last pass of compaction failed", stats.compaction_failing),
+        ("group_members", "Members of consumer groups", stats.groups.members),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         registry.register(name, help, gauge);
     }
+    registry.register("groups", "Consumer groups", groups(&stats.groups));
     for (name, help, value) in [
         ("appended_records", "Records appended", stats.appended_records),
         ("appended_bytes", "Bytes of batches appended", stats.appended_bytes),
@@ -176,10 +193,26 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("compaction_read_bytes", "Bytes of segments that compaction read", stats.compaction_read_bytes),
         ("compaction_written_bytes", "Bytes of segments that compaction wrote", stats.compaction_written_bytes),
         ("compaction_failures", "Passes of compaction that failed", stats.compaction_failures),
+        ("group_rebalances", "Rebalances that consumer groups have begun", stats.group_rebalances),
+        ("dead_letters", "Records that were copied to dead letters", stats.dead_letters),
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);
         registry.register(name, help, counter);
     }
     registry
+}
+
+fn groups(stats: &GroupStats) -> Family<GroupLabels, Gauge> {
+    let groups = Family::<GroupLabels, Gauge>::default();
+    for (state, count) in [
+        ("empty", stats.empty),
+        ("assigning", stats.assigning),
+        ("reconciling", stats.reconciling),
+        ("stable", stats.stable),
+    ] {
+        let labels = GroupLabels { state: GroupWord(state) };
+        groups.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    groups
 }

@@ -201,6 +201,7 @@ impl Core {
                 // An owner that panicked answers once for all.
                 let landed = landings.get(i).or(landings.last()).expect("it answers each batch").as_ref();
                 let landed = landed.map_err(|fault| not_stored(of, fault))?;
+                self.directory.counters().dead_letters.add(u64::from(!landed.duplicate));
                 stored[place] = Some((topics[of].name().clone(), index, landed.base_offset));
             }
         }

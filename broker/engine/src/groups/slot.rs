@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, Now, Step, TopicsView};
+use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, GroupSummary, Now, Step, TopicsView};
 use levada_extension::{Assignment, AssignorFault};
 use levada_log::{AppendError, BatchBuilder, NewBatch, SequenceCheck};
 use levada_model::{GroupName, Offset, Record, Tick, Timestamp};
@@ -176,6 +176,14 @@ impl Slot {
         }
     }
 
+    /// The groups that are known, if the coordinator is loaded.
+    pub(super) fn summaries(&self) -> Vec<GroupSummary> {
+        match &*self.state.lock() {
+            State::Loaded(loaded) => loaded.machine.groups(),
+            State::Unloaded { .. } | State::Loading(_) => Vec::new(),
+        }
+    }
+
     /// What is due, and when something is due next.
     pub(super) fn tick(self: &Arc<Self>, groups: &Arc<Groups>) -> Option<Tick> {
         /// Until there is room again.
@@ -225,6 +233,7 @@ impl Slot {
         for (_, member) in &changed {
             self.watches.wake(member);
         }
+        groups.counters().group_rebalances.add(assign.len() as u64);
         for task in assign {
             self.assign(groups, &loaded, task);
         }
