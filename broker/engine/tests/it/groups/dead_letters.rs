@@ -50,6 +50,7 @@ async fn a_rejected_record_goes_to_the_dead_letters_as_it_was_with_its_origin() 
     produce(&engine, "t", vec![with_headers("k", "bad", &[("trace", "1"), ("error", "mine")]), record("", "x")]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
     member.fetch_for(LONG).await;
+    bench.clock.advance(1_000);
     let places = reject(&member, rejecting(&[("t", 0, 1), ("t", 0, 0)], "no number", Some(3))).await.expect("rejected");
     assert_eq!(places, [("t.dead-letter".to_owned(), 0, 0), ("t.dead-letter".to_owned(), 0, 1)]);
     let letter = record_at(&engine, "t.dead-letter", 1).await;
@@ -61,6 +62,7 @@ async fn a_rejected_record_goes_to_the_dead_letters_as_it_was_with_its_origin() 
         ("original_topic", "t"),
         ("original_partition", "0"),
         ("original_offset", "0"),
+        ("original_timestamp", "1700000000000"),
         ("group", "g"),
         ("attempts", "3"),
     ];
@@ -126,6 +128,7 @@ async fn a_dead_letter_of_a_dead_letter_has_its_words_of_origin_once() {
         ("original_topic", "t"),
         ("original_partition", "4"),
         ("original_offset", "9"),
+        ("original_timestamp", "5"),
         ("attempts", "3"),
         ("redrive_count", "2"),
     ];
@@ -143,6 +146,7 @@ async fn a_dead_letter_of_a_dead_letter_has_its_words_of_origin_once() {
         ("original_topic", "t.dead-letter"),
         ("original_partition", "0"),
         ("original_offset", "0"),
+        ("original_timestamp", "1700000000000"),
         ("group", "g"),
     ];
     assert_eq!(headers(&letter), owned(&origin));
