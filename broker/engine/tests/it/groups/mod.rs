@@ -18,7 +18,7 @@ use levada_engine::{
 };
 use levada_model::{GroupName, MemberId, Offset};
 
-use crate::support::{Bench, me, name, until, values};
+use crate::support::{Bench, LONG, me, name, until, values};
 
 /// Session time-out of the members of the tests, in milliseconds.
 const SESSION_MS: i64 = 45_000;
@@ -84,6 +84,12 @@ impl Member {
 
     async fn fetch_for(&mut self, wait: Duration) -> GroupFetched {
         self.try_fetch(self.fetching(wait)).await.expect("a fetch")
+    }
+
+    /// A fetch whose wait must end by itself.
+    async fn fetch_waiting(&mut self) -> GroupFetched {
+        let fetched = tokio::time::timeout(LONG, self.fetch_for(Duration::from_secs(3_600))).await;
+        fetched.expect("there is something to tell")
     }
 
     async fn fetch(&mut self) -> GroupFetched {
