@@ -193,7 +193,7 @@ async fn a_waiting_fetch_ends_when_the_engine_closes() {
         member.settled().await;
         fetches.spawn(async move { member.try_fetch(member.fetching(Duration::from_secs(3_600))).await });
     }
-    let mut idle = Member::join(&engine, "g", &["t"]).await;
+    let mut idle = Member::join_as(&engine, "g", super::quiet(&["t"])).await;
     until("there is no partition for it", async || {
         idle.heartbeat().await.expect("a member").state == levada_engine::MemberState::Idle
     })

@@ -52,6 +52,11 @@ fn joining(topics: &[&str]) -> JoinGroup {
     }
 }
 
+/// A member that says very seldom of itself that it lives, so that only news end its waits.
+fn quiet(topics: &[&str]) -> JoinGroup {
+    JoinGroup { session_timeout_ms: 1_800_000, ..joining(topics) }
+}
+
 /// A member, its cursor, and what it has got.
 struct Member {
     engine: Engine,

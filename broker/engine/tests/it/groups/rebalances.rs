@@ -6,7 +6,7 @@ use std::time::Duration;
 use levada_engine::{GroupError, GroupFetch, MemberState};
 use levada_model::Timestamp;
 
-use super::{Member, REBALANCE_MS, committed, fill, filled, group, names, open, pass, refused, settle};
+use super::{Member, REBALANCE_MS, committed, fill, filled, group, names, open, pass, quiet, refused, settle};
 use crate::support::{Bench, START, create, me, until};
 
 /// A member that holds all of a topic of two partitions, and another that has just joined.
@@ -50,7 +50,7 @@ async fn a_first_fetch_that_is_told_of_a_revocation_keeps_the_place() {
     let (bench, _) = Bench::sim();
     let engine = open(&bench);
     create(&engine, "t", 2, &[]).await;
-    let mut old = Member::join(&engine, "g", &["t"]).await;
+    let mut old = Member::join_as(&engine, "g", quiet(&["t"])).await;
     old.settled().await;
     let waiting = tokio::spawn(async move { old.fetch_waiting().await });
     tokio::task::yield_now().await;
@@ -156,7 +156,7 @@ async fn a_waiting_member_learns_at_once_that_it_is_idle() {
     let first = Member::join(&engine, "g", &["t"]).await;
     pass(&bench, &engine, 500);
     first.settled().await;
-    let mut second = Member::join(&engine, "g", &["t"]).await;
+    let mut second = Member::join_as(&engine, "g", quiet(&["t"])).await;
     let waiting = tokio::spawn(async move { second.fetch_waiting().await.membership });
     until("it waits", async || !waiting.is_finished() && engine.stats().waiting_appends == 0).await;
     pass(&bench, &engine, 500);
