@@ -82,6 +82,9 @@ pub const CLIENT_BYTES_MAX: usize = 256;
 pub const ASSIGNOR_NAME_BYTES_MAX: usize = 256;
 /// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
 pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
+/// Most bytes that a member of Kafka's classic group protocol says of itself for all its protocols together, and most of
+/// its assignment.
+pub const CLASSIC_METADATA_BYTES_MAX: usize = 1 << 20;
 /// Longest time that a group waits for its assignor; then the built-in one decides.
 pub const ASSIGN_MS_MAX: u64 = 30_000;
 /// Smallest `segment.bytes`. Kafka's is 14 bytes before 4.0 and 1 MiB since; ours is what one index interval needs.

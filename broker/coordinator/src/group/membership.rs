@@ -15,6 +15,9 @@ use crate::terms::{JoinError, Joined, MemberView, NewMember};
 impl Group {
     /// A member joins.
     pub(crate) fn join(&mut self, ctx: &mut Context<'_>, member: NewMember) -> Result<Joined, JoinError> {
+        if !self.classic.members.is_empty() {
+            return Err(JoinError::InconsistentProtocol);
+        }
         let id = member.member_id.clone();
         assert!(!self.members.contains(&id), "member ids are drawn anew for every join");
         let before = member.instance_id.as_ref().and_then(|instance| self.instances.get(instance)).cloned();

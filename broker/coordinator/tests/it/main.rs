@@ -2,6 +2,8 @@
 
 mod assignors;
 mod cases;
+mod classic;
+mod explore;
 mod kit;
 mod model;
 mod offsets;
