@@ -371,6 +371,12 @@ impl Coordinator {
 }
 
 impl<T> Step<T> {
+    /// The same effects with another answer.
+    pub fn map<U>(self, answer: impl FnOnce(T) -> U) -> Step<U> {
+        let Self { answer: before, records, changed, assign, replies } = self;
+        Step { answer: answer(before), records, changed, assign, replies }
+    }
+
     /// An answer without effects.
     fn empty(answer: T) -> Self {
         Self { answer, records: Vec::new(), changed: Vec::new(), assign: Vec::new(), replies: Vec::new() }

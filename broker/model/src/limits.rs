@@ -81,8 +81,6 @@ pub const COMPACT_WAIT_MS_MAX: u64 = 30_000;
 pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
 /// Most members of one group.
 pub const GROUP_MEMBERS_MAX: usize = 10_000;
-/// Most topics that one member of a group subscribes to.
-pub const SUBSCRIPTION_TOPICS_MAX: usize = 1_000;
 /// Longest text by which a member of a group says who it is; what is beyond is cut off.
 pub const CLIENT_BYTES_MAX: usize = 256;
 /// Longest name of an assignor, `module:` included.

@@ -280,5 +280,4 @@ fn answer_join(ctx: &mut Context<'_>, token: u64, answer: Result<ClassicJoined, 
 fn assert_bounded(record: &ClassicMemberRecord) {
     let metadata: usize = record.protocols.iter().map(|protocol| protocol.metadata.len()).sum();
     assert!(metadata <= limits::CLASSIC_METADATA_BYTES_MAX, "the edge bounds metadata");
-    assert!(record.client.len() <= limits::CLIENT_BYTES_MAX, "the edge cuts the client's text");
 }

@@ -160,13 +160,12 @@ impl Group {
 }
 
 fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPartition, Place>) -> MemberRecord {
-    assert!(member.topics.len() <= limits::SUBSCRIPTION_TOPICS_MAX, "the edge bounds subscriptions");
-    assert!(member.client.len() <= limits::CLIENT_BYTES_MAX, "the edge cuts the client's text");
+    assert!(member.topics.len() <= limits::GROUP_TOPICS_MAX, "the edge bounds subscriptions");
     assert!(member.assignor.len() <= limits::ASSIGNOR_NAME_BYTES_MAX, "the edge bounds the assignor's name");
     MemberRecord {
         instance_id: member.instance_id,
         replaced,
-        client: member.client,
+        client: cut_client(member.client),
         topics: member.topics,
         assignor: member.assignor,
         session_timeout_ms: member.session_timeout_ms,
@@ -175,6 +174,12 @@ fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPart
         start: member.start,
         places,
     }
+}
+
+/// Who a member says that it is, as far as it is kept.
+pub(super) fn cut_client(mut client: String) -> String {
+    client.truncate(client.floor_char_boundary(limits::CLIENT_BYTES_MAX));
+    client
 }
 
 fn uncount<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K) {

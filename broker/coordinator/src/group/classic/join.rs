@@ -7,6 +7,7 @@ use levada_model::{InstanceId, MemberId, limits};
 
 use super::{Phase, answer_join, assert_bounded};
 use crate::classic::{ClassicError, ClassicJoin};
+use crate::group::membership::cut_client;
 use crate::group::{Context, Group, Timer};
 use crate::records::{ClassicMemberRecord, ClassicTerms};
 
@@ -132,7 +133,7 @@ impl Group {
     fn put_classic(&mut self, ctx: &Context<'_>, id: &MemberId, join: &ClassicJoin, assignment: Bytes) {
         let record = ClassicMemberRecord {
             instance_id: join.instance_id.clone(),
-            client: join.client.clone(),
+            client: cut_client(join.client.clone()),
             session_timeout_ms: join.session_timeout_ms,
             rebalance_timeout_ms: join.rebalance_timeout_ms,
             protocols: join.protocols.clone(),
