@@ -130,6 +130,9 @@ impl Coordinator {
     /// A member fetches: it lives, gives up what it was told to give up before, and is told what it holds now.
     /// `again` is a look of the same fetch, which waits: it lives, but gives nothing up.
     ///
+    /// Every answer to a fetch or heartbeat tells, whether it reaches the member or not: a lost answer costs the member the
+    /// commits of what it has not committed yet of the revoked partitions, and their next owner reads that again.
+    ///
     /// # Errors
     /// See [`MemberError`].
     pub fn poll(

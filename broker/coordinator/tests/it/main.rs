@@ -4,6 +4,7 @@ mod assignors;
 mod cases;
 mod classic;
 mod explore;
+mod groups;
 mod kit;
 mod model;
 mod offsets;
