@@ -44,7 +44,13 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`JoinError`].
-    pub fn join(&mut self, now: Now, topics: &dyn TopicsView, group: &GroupName, member: NewMember) -> Step<Result<Joined, JoinError>> {
+    pub fn join(
+        &mut self,
+        now: Now,
+        topics: &dyn TopicsView,
+        group: &GroupName,
+        member: NewMember,
+    ) -> Step<Result<Joined, JoinError>> {
         todo!()
     }
 
@@ -53,7 +59,13 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`MemberError`].
-    pub fn poll(&mut self, now: Now, group: &GroupName, member: &MemberId, again: bool) -> Step<Result<MemberView, MemberError>> {
+    pub fn poll(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        member: &MemberId,
+        again: bool,
+    ) -> Step<Result<MemberView, MemberError>> {
         todo!()
     }
 
@@ -61,7 +73,12 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`MemberError`].
-    pub fn heartbeat(&mut self, now: Now, group: &GroupName, member: &MemberId) -> Step<Result<MemberView, MemberError>> {
+    pub fn heartbeat(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        member: &MemberId,
+    ) -> Step<Result<MemberView, MemberError>> {
         todo!()
     }
 
@@ -69,7 +86,13 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`MemberError`].
-    pub fn commit(&mut self, now: Now, group: &GroupName, member: &MemberId, commits: Vec<MemberCommit>) -> Step<Result<CommitAnswer, CommitError>> {
+    pub fn commit(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        member: &MemberId,
+        commits: Vec<MemberCommit>,
+    ) -> Step<Result<CommitAnswer, CommitError>> {
         todo!()
     }
 
@@ -82,7 +105,13 @@ impl Coordinator {
     }
 
     /// The answer to an [`AssignTask`]: checked here; what cannot be used falls back to the built-in assignor.
-    pub fn assigned(&mut self, now: Now, group: &GroupName, token: u64, answer: Result<Assignment, AssignorFault>) -> Step<()> {
+    pub fn assigned(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        token: u64,
+        answer: Result<Assignment, AssignorFault>,
+    ) -> Step<()> {
         todo!()
     }
 
@@ -90,7 +119,12 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`StandaloneError`].
-    pub fn commit_standalone(&mut self, now: Now, group: &GroupName, commits: Vec<(TopicPartition, Committed)>) -> Step<Result<(), StandaloneError>> {
+    pub fn commit_standalone(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        commits: Vec<(TopicPartition, Committed)>,
+    ) -> Step<Result<(), StandaloneError>> {
         todo!()
     }
 

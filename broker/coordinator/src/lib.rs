@@ -8,7 +8,8 @@ mod terms;
 
 pub use coordinator::Coordinator;
 pub use terms::{
-    AssignmentEpoch, AssignorFallback, AssignTask, CommitAnswer, CommitError, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError,
-    GroupSummary, GroupState, GroupView, Generation, Holding, JoinError, Joined, MemberCommit, MemberError, MemberState, MemberSummary,
-    MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo, TopicsView,
+    AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, CommitError, Committed, CoordinatorOptions,
+    CoordinatorRecord, DeleteError, Generation, GroupState, GroupSummary, GroupView, Holding, JoinError, Joined,
+    MemberCommit, MemberError, MemberState, MemberSummary, MemberView, NewMember, Now, Refusal, StandaloneError, Start,
+    Step, TopicInfo, TopicsView,
 };

@@ -24,7 +24,8 @@ pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolati
 pub use groups::{CommittedOffset, GroupError, OffsetCommit};
 pub use heavy::{Work, compute};
 pub use produce::{
-    Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
+    Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,
+    RecordFault,
 };
 pub use topic_reader::{Positions, TopicChunk, TopicReader, TopicStart};
 pub use topics::{

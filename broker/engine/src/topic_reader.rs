@@ -126,6 +126,30 @@ impl TopicReader {
         Positions { topic_id: self.topic.id(), next }
     }
 
+    /// The name of what it reads.
+    #[must_use]
+    pub fn topic(&self) -> &TopicName {
+        self.topic.name()
+    }
+
+    /// Offsets between the positions and the ends, of all partitions together.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        let state = self.topic.state();
+        let behind = |(partition, next): (&PartitionIndex, &Offset)| {
+            state.partition(*partition).map_or(0, |partition| partition.bound(self.isolation).0.saturating_sub(next.0))
+        };
+        self.next.iter().map(behind).sum()
+    }
+
+    /// Whether nothing behind the positions is gone yet.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let state = self.topic.state();
+        let mut positions = self.next.iter();
+        positions.all(|(partition, next)| state.partition(*partition).is_none_or(|it| it.log_start() <= *next))
+    }
+
     /// Begins new partitions at their start and forgets those that were dropped.
     fn follow_partitions(&mut self, state: &TopicState) {
         self.next.retain(|partition, _| state.partition(*partition).is_some());

@@ -72,3 +72,17 @@ pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 /// Largest `segment.bytes`: positions within a segment are 32 bits wide.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Most subscriptions of one WebSocket.
+pub const WS_SUBSCRIPTIONS_MAX: usize = 100;
+/// Most topics of one subscription of a WebSocket.
+pub const WS_SUBSCRIPTION_TOPICS_MAX: usize = 100;
+/// Most produces of one WebSocket whose answers are not there yet; then its reading pauses.
+pub const WS_INFLIGHT_PRODUCES_MAX: usize = 64;
+/// Most bytes of such produces; one always fits.
+pub const WS_INFLIGHT_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of answers that wait for one WebSocket to take them; then its reading pauses.
+pub const WS_ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Most characters of a frame's `id` on a WebSocket.
+pub const WS_FRAME_ID_CHARS_MAX: usize = 64;
+/// Most frames in a row that are refused before a WebSocket is closed.
+pub const WS_ERRORS_IN_A_ROW_MAX: u32 = 100;

@@ -60,6 +60,10 @@ pub struct ServeOptions {
     pub linger: Duration,
     /// How often an event stream says that it is there.
     pub sse_heartbeat: Duration,
+    /// How often a WebSocket is pinged; a peer that misses two pings is dropped.
+    pub ws_ping_interval: Duration,
+    /// How long a WebSocket may take nothing of what is sent before its subscriptions end, and again before it is cut.
+    pub ws_slow_reader_timeout: Duration,
     /// How long a shutdown waits for running requests.
     pub shutdown_timeout: Duration,
 }
@@ -83,6 +87,8 @@ impl Default for ServeOptions {
             maintenance_interval: Duration::from_secs(30),
             linger: Duration::ZERO,
             sse_heartbeat: Duration::from_secs(15),
+            ws_ping_interval: Duration::from_secs(20),
+            ws_slow_reader_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(30),
         }
     }
@@ -111,6 +117,8 @@ impl ServeOptions {
         time("--maintenance-interval-ms", self.maintenance_interval, MS..=TIME_CEILING)?;
         time("--linger-ms", self.linger, Duration::ZERO..=LINGER_CEILING)?;
         time("--sse-heartbeat-ms", self.sse_heartbeat, MS..=TIME_CEILING)?;
+        time("--ws-ping-interval-ms", self.ws_ping_interval, MS..=TIME_CEILING)?;
+        time("--ws-slow-reader-timeout-ms", self.ws_slow_reader_timeout, MS..=TIME_CEILING)?;
         time("--shutdown-timeout-ms", self.shutdown_timeout, MS..=TIME_CEILING)
     }
 }
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 12] = [
+        let refused: [(&str, Change, Change); 14] = [
             ("--max-body-bytes", |o| o.max_body_bytes = 0, |o| o.max_body_bytes = usize::MAX),
             ("--max-connections", |o| o.max_connections = 0, |o| o.max_connections = usize::MAX),
             ("--max-headers", |o| o.max_headers = 0, |o| o.max_headers = 4_097),
@@ -172,6 +180,12 @@ mod tests {
             ),
             ("--linger-ms", |o| o.linger = Duration::from_secs(61), |o| o.linger = Duration::MAX),
             ("--sse-heartbeat-ms", |o| o.sse_heartbeat = Duration::ZERO, |o| o.sse_heartbeat = Duration::MAX),
+            ("--ws-ping-interval-ms", |o| o.ws_ping_interval = Duration::ZERO, |o| o.ws_ping_interval = Duration::MAX),
+            (
+                "--ws-slow-reader-timeout-ms",
+                |o| o.ws_slow_reader_timeout = Duration::ZERO,
+                |o| o.ws_slow_reader_timeout = Duration::MAX,
+            ),
             ("--shutdown-timeout-ms", |o| o.shutdown_timeout = Duration::ZERO, |o| o.shutdown_timeout = Duration::MAX),
         ];
         for (option, small, large) in refused {

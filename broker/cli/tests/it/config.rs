@@ -29,6 +29,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("linger-ms", "1", "2"),
     ("shutdown-timeout-ms", "1", "2"),
     ("sse-heartbeat-ms", "1", "2"),
+    ("ws-ping-interval-ms", "1", "2"),
+    ("ws-slow-reader-timeout-ms", "1", "2"),
     ("log-format", "json", "json"),
     ("log-level", "warn", "levada_server=debug,error"),
 ];

@@ -3,16 +3,20 @@
 //!
 //! Not here: how a record is worded (`levada_api`) and read (the engine).
 
-mod cursor;
+pub(crate) mod cursor;
 mod feed;
 mod offsets;
+mod part;
 mod partition;
 mod record;
-mod refusal;
+pub(crate) mod refusal;
 mod rendering;
-mod start;
+pub(crate) mod start;
 mod topic;
 
+pub(crate) use feed::moved;
+pub(crate) use part::{Front, Part};
+pub(crate) use rendering::{PIECE_BYTES, gaps, new_piece, write_record};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -15,3 +15,4 @@ mod produce;
 mod raw;
 mod read;
 mod scenarios;
+mod ws;

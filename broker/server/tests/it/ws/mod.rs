@@ -1,0 +1,7 @@
+//! The WebSocket.
+
+pub(crate) mod client;
+mod frames;
+mod opening;
+mod produce;
+mod stream;
