@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     in_flight: Gauge,
     connections: Gauge,
     websockets: Gauge,
+    subscriptions: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -107,13 +108,15 @@ impl Metrics {
         let mut registry = Registry::with_prefix("levada");
         let requests = Family::default();
         let durations = Family::new_with_constructor(histogram as fn() -> Histogram);
-        let (in_flight, connections, websockets) = (Gauge::default(), Gauge::default(), Gauge::default());
+        let (in_flight, connections) = (Gauge::default(), Gauge::default());
+        let (websockets, subscriptions) = (Gauge::default(), Gauge::default());
         registry.register("http_requests", "Answered requests", requests.clone());
         registry.register("http_request_duration_seconds", "From a request's head to its answer's", durations.clone());
         registry.register("http_requests_in_flight", "Requests without an answer's head yet", in_flight.clone());
         registry.register("http_connections", "Open connections", connections.clone());
         registry.register("websockets", "Open WebSockets, which are connections too", websockets.clone());
-        Self { registry, requests, durations, in_flight, connections, websockets }
+        registry.register("websocket_subscriptions", "Subscriptions through WebSockets", subscriptions.clone());
+        Self { registry, requests, durations, in_flight, connections, websockets, subscriptions }
     }
 
     /// Counts one answer.
@@ -134,6 +137,12 @@ impl Metrics {
     pub(crate) fn open_websocket(&self) -> Running {
         self.websockets.inc();
         Running(self.websockets.clone())
+    }
+
+    /// Counts a subscription for as long as the guard lives.
+    pub(crate) fn subscription(&self) -> Running {
+        self.subscriptions.inc();
+        Running(self.subscriptions.clone())
     }
 
     /// Counts open connections.

@@ -148,7 +148,6 @@ impl Backlog {
                 Front::End => {
                     places.moved(topic, partition, part.pass());
                     self.parts.pop_front();
-                    continue;
                 }
                 Front::Gap(_) if !frame.is_empty() => break,
                 Front::Gap(gap) => {
@@ -156,6 +155,7 @@ impl Backlog {
                     places.moved(topic, partition, part.pass());
                     return Ok(Some(Frame::Gap(gap)));
                 }
+                Front::Record(_) if !allowance.is_open() => break,
                 Front::Record(record) => {
                     let start = frame.begin(&self.id);
                     write_record(&mut frame.out, Some(&self.topics[topic]), partition, record, rendering);
@@ -165,7 +165,8 @@ impl Backlog {
                     }
                     frame.count += 1;
                     places.moved(topic, partition, part.pass());
-                    if frame.out.len() >= PIECE_BYTES {
+                    // Behind the last record of a read there may still be its end, which needs no room.
+                    if frame.out.len() >= PIECE_BYTES && !matches!(part.front()?, Front::End) {
                         break;
                     }
                 }

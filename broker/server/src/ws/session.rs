@@ -52,6 +52,7 @@ enum End {
 /// A socket with everything that belongs to it.
 pub(super) struct Session {
     socket: Socket,
+    state: AppState,
     engine: Engine,
     who: Arc<Principal>,
     limits: WsLimits,
@@ -74,6 +75,7 @@ impl Session {
         let (outbox, deliveries) = mpsc::channel(1);
         Self {
             socket,
+            state: state.clone(),
             engine,
             who: Arc::new(who),
             limits: super::limits(state),
@@ -284,7 +286,12 @@ impl Session {
             return self.refuse(Some(id), Problem::new(ErrorCode::TooManySubscriptions, detail));
         }
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let seat = Seat { id: id.clone(), commands: receiver, outbox: self.outbox.clone() };
+        let seat = Seat {
+            id: id.clone(),
+            commands: receiver,
+            outbox: self.outbox.clone(),
+            _running: self.state.metrics().subscription(),
+        };
         tokio::spawn(subscription::serve(self.engine.clone(), Arc::clone(&self.who), wish, seat));
         self.subscriptions.insert(id, commands);
     }

@@ -15,6 +15,7 @@ use super::allowance::Allowance;
 use super::backlog::{Backlog, Places};
 use super::socket::Outgoing;
 use super::source::Source;
+use crate::metrics::Running;
 use crate::read::{cursor, refusal};
 
 /// Stored bytes of one read; the first batch comes whatever its size.
@@ -47,6 +48,8 @@ pub(super) struct Seat {
     pub(super) id: FrameId,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) outbox: mpsc::Sender<Delivery>,
+    /// Counts it.
+    pub(super) _running: Running,
 }
 
 impl Seat {

@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 mod frames;
+mod life;
 mod opening;
 mod produce;
 mod stream;
