@@ -35,7 +35,7 @@ pub struct Rendering {
 /// A record with its place, to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordOut<'a> {
-    /// Its topic, where the answer is of several.
+    /// Its topic, where the answer holds records of several.
     pub topic: Option<&'a TopicName>,
     /// Its partition.
     pub partition: PartitionIndex,
@@ -175,9 +175,13 @@ mod tests {
     use crate::parse_record;
 
     fn render(record: &Record, rendering: Rendering) -> String {
+        render_of(None, record, rendering)
+    }
+
+    fn render_of(topic: Option<&TopicName>, record: &Record, rendering: Rendering) -> String {
         let mut out = Vec::new();
         let place = RecordOut {
-            topic: None,
+            topic,
             partition: PartitionIndex(3),
             offset: Offset(7),
             timestamp: Timestamp(1_700_000_000_123),
@@ -211,6 +215,13 @@ mod tests {
             "{\"partition\":3,\"offset\":7,\"timestamp\":1700000000123,\"timestamp_type\":\"create\",\"key\":\"user-7\",\
              \"value\":{\"n\" : 1.10},\"headers\":[[\"trace\",\"abc\"],[\"n\",null],[\"b\",{\"base64\":\"/w==\"}]]}"
         );
+    }
+
+    #[test]
+    fn a_record_among_those_of_several_topics_begins_with_its_own() {
+        let topic = TopicName::new("orders").expect("within the rule");
+        let rendered = render_of(Some(&topic), &of_value(b"1"), Rendering::default());
+        assert!(rendered.starts_with("{\"topic\":\"orders\",\"partition\":3,\"offset\":7,"), "{rendered}");
     }
 
     #[test]

@@ -98,6 +98,14 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_LINGER_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     linger_ms: Option<u64>,
+    /// How long the first assignment of an empty consumer group waits for more members. [default: 500]
+    #[arg(long, env = "LEVADA_GROUP_INITIAL_REBALANCE_DELAY_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_initial_rebalance_delay_ms: Option<u64>,
+    /// How long committed offsets are kept after their consumer group became empty. [default: 604800000]
+    #[arg(long, env = "LEVADA_OFFSETS_RETENTION_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offsets_retention_ms: Option<u64>,
     /// How long requests under way may take once the server is asked to end. [default: 30000]
     #[arg(long, env = "LEVADA_SHUTDOWN_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,6 +154,8 @@ pub(crate) struct ServeConfig {
     pub(crate) producer_id_expiration_ms: u64,
     pub(crate) maintenance_interval_ms: u64,
     pub(crate) linger_ms: u64,
+    pub(crate) group_initial_rebalance_delay_ms: u64,
+    pub(crate) offsets_retention_ms: u64,
     pub(crate) shutdown_timeout_ms: u64,
     pub(crate) sse_heartbeat_ms: u64,
     pub(crate) ws_ping_interval_ms: u64,
@@ -176,6 +186,8 @@ impl Default for ServeConfig {
             producer_id_expiration_ms: ms(server.producer_expiration),
             maintenance_interval_ms: ms(server.maintenance_interval),
             linger_ms: ms(server.linger),
+            group_initial_rebalance_delay_ms: ms(server.group_initial_rebalance_delay),
+            offsets_retention_ms: ms(server.offsets_retention),
             shutdown_timeout_ms: ms(server.shutdown_timeout),
             sse_heartbeat_ms: ms(server.sse_heartbeat),
             ws_ping_interval_ms: ms(server.ws_ping_interval),

@@ -101,6 +101,8 @@ impl ServeConfig {
             producer_expiration: Duration::from_millis(self.producer_id_expiration_ms),
             maintenance_interval: Duration::from_millis(self.maintenance_interval_ms),
             linger: Duration::from_millis(self.linger_ms),
+            group_initial_rebalance_delay: Duration::from_millis(self.group_initial_rebalance_delay_ms),
+            offsets_retention: Duration::from_millis(self.offsets_retention_ms),
             shutdown_timeout: Duration::from_millis(self.shutdown_timeout_ms),
             sse_heartbeat: Duration::from_millis(self.sse_heartbeat_ms),
             ws_ping_interval: Duration::from_millis(self.ws_ping_interval_ms),

@@ -4,7 +4,11 @@
 //! Not here: I/O, waiting, reading of records, and which assignor a name means at this moment (the engine's).
 
 mod coordinator;
+mod group;
+mod records;
 mod terms;
+mod timers;
+mod tracked;
 
 pub use coordinator::Coordinator;
 pub use terms::{

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use levada_log::{LogOptions, Storage};
-use levada_model::{Clock, Durability, PartitionIndex, Timestamp, TopicConfig, TopicId, limits};
+use levada_model::{Clock, Durability, PartitionIndex, Tick, Timestamp, TopicConfig, TopicId, limits};
 use parking_lot::{Condvar, Mutex};
 
 use crate::counters::Counters;
@@ -81,6 +81,10 @@ impl Directory {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    pub(crate) fn tick(&self) -> Tick {
+        self.clock.tick()
     }
 
     pub(crate) fn counters(&self) -> &Counters {

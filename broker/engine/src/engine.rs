@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::directory::{Directory, LogThreads};
-use crate::groups::Groups;
+use crate::groups::{GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
-use crate::{maintenance, start};
+use crate::{groups, maintenance, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -40,6 +40,8 @@ pub struct EngineOptions {
     pub maintenance_interval: Duration,
     /// How long the owner of a partition waits for company before it writes and syncs a group; zero: not at all.
     pub linger: Duration,
+    /// The settings of consumer groups.
+    pub groups: GroupOptions,
 }
 
 /// Whether the engine takes writes.
@@ -160,7 +162,7 @@ impl Engine {
             catalog,
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
-            groups: Groups::default(),
+            groups: Groups::new(&options.groups),
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
@@ -169,6 +171,7 @@ impl Engine {
             log_threads: Mutex::new(Some(log_threads)),
         });
         maintenance::start(&core, options.maintenance_interval, core.stop.clone());
+        groups::start_ticker(&core);
         Ok(Self { core })
     }
 
@@ -227,8 +230,9 @@ impl Engine {
     }
 
     /// Looks after retention, age rolls, checkpoints and retiring partitions now, as the maintenance task does at every
-    /// interval. Blocks.
+    /// interval, and does what is due in consumer groups. Blocks.
     pub fn run_maintenance(&self) {
+        self.core.tick_groups();
         maintenance::run(&self.core);
     }
 
@@ -278,6 +282,7 @@ impl Core {
         }
         partitions.iter().for_each(|partition| partition.shut(Shut::Closing));
         topics.iter().for_each(|topic| topic.wake_all());
+        self.groups.wake_all();
         drop(self.log_threads.lock().take());
         if let Some(reason) = self.directory.fenced() {
             return Err(CloseError(reason.to_owned()));

@@ -102,7 +102,7 @@ impl Fetched {
     }
 
     /// Cuts a single batch that is larger than `max_bytes` down to the records of it that fit, one at least.
-    fn keep_bytes(mut self, max_bytes: usize) -> Self {
+    pub(crate) fn keep_bytes(mut self, max_bytes: usize) -> Self {
         if self.batches.first().is_none_or(|first| first.bytes().len() <= max_bytes) {
             return self;
         }

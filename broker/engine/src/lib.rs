@@ -13,6 +13,7 @@ mod heavy;
 mod maintenance;
 mod metadata;
 mod partition;
+mod partition_set;
 mod produce;
 mod producer_ids;
 mod start;
@@ -21,13 +22,20 @@ mod topics;
 
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
-pub use groups::{CommittedOffset, GroupError, OffsetCommit};
+pub use groups::{
+    AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
+    GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
+    OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+};
 pub use heavy::{Work, compute};
+pub use levada_coordinator::{
+    AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Start as GroupStart,
+};
 pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,
     RecordFault,
 };
-pub use topic_reader::{Positions, TopicChunk, TopicReader, TopicStart};
+pub use topic_reader::{Positions, TopicChunk, TopicPart, TopicReader, TopicStart, TopicsReader, TopicsStart};
 pub use topics::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
 };

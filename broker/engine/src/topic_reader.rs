@@ -1,18 +1,16 @@
-//! Reading a whole topic: a position in every partition, taken in turn. What cursors, SSE and subscriptions are made of.
+//! Reading whole topics: a position in every partition, taken in turn. What cursors, SSE and subscriptions are made of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex, Principal, TopicId, TopicName};
 use tokio::sync::Notify;
 
 use crate::Engine;
-use crate::catalog::{Topic, TopicState};
-use crate::engine::Core;
-use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation, Reading, bound_of};
-use crate::partition::{Bound, Partition, Waiter};
+use crate::catalog::Topic;
+use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation};
+use crate::partition_set::PartitionSet;
 
 /// A position in every partition of a topic: what a cursor holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +31,18 @@ pub enum TopicStart {
     Positions(Positions),
 }
 
+/// Where a reader of several topics begins.
+#[derive(Clone, Debug)]
+pub enum TopicsStart {
+    /// The same place in every partition.
+    From(From),
+    /// Where an earlier reader stopped. Topics without positions begin at their start; positions of other topics are
+    /// refused.
+    Positions(Vec<Positions>),
+    /// These offsets; partitions that are not named begin at their start.
+    Places(Vec<(TopicName, PartitionIndex, Offset)>),
+}
+
 /// What a step of a topic reader gave: reads of those partitions that had something.
 #[derive(Clone, Debug, Default)]
 pub struct TopicChunk {
@@ -40,14 +50,23 @@ pub struct TopicChunk {
     pub parts: Vec<Fetched>,
 }
 
+/// A read of one partition of several topics.
+#[derive(Clone, Debug)]
+pub struct TopicPart {
+    /// The topic, by its place in [`TopicsReader::topics`].
+    pub topic: usize,
+    /// The read, not empty of both records and gaps.
+    pub fetched: Fetched,
+}
+
 /// Reads a whole topic, partition by partition in turn; sees partitions that are added.
-pub struct TopicReader {
-    core: Arc<Core>,
-    topic: Arc<Topic>,
-    isolation: Isolation,
-    next: BTreeMap<PartitionIndex, Offset>,
-    /// The partition that was read first the last time; the one behind it is first now.
-    turn: Option<PartitionIndex>,
+pub struct TopicReader(TopicsReader);
+
+/// Reads several whole topics, as [`TopicReader`] reads one.
+pub struct TopicsReader {
+    /// In the order in which they were named.
+    topics: Vec<Arc<Topic>>,
+    set: PartitionSet,
     woken: Arc<Notify>,
 }
 
@@ -65,30 +84,57 @@ impl Engine {
         isolation: Isolation,
     ) -> Result<TopicReader, FetchError> {
         let topic = self.readable(who, topic)?;
-        let state = topic.state_full();
-        let mut next = BTreeMap::new();
-        match start {
-            TopicStart::From(from) => {
-                for partition in state.partitions() {
-                    let reading = Reading { core: &self.core, topic: &topic, partition, isolation };
-                    next.insert(partition.index(), reading.resolve(from).await?);
+        let mut reader = TopicsReader::new(self, isolation);
+        reader.add(topic, start).await?;
+        Ok(TopicReader(reader))
+    }
+
+    /// A reader of all partitions of several topics, each named once.
+    ///
+    /// # Errors
+    /// As [`topic_reader`](Self::topic_reader); also when a place names a partition that is not there.
+    pub async fn topics_reader(
+        &self,
+        who: &Principal,
+        topics: &[TopicName],
+        start: TopicsStart,
+        isolation: Isolation,
+    ) -> Result<TopicsReader, FetchError> {
+        let mut reader = TopicsReader::new(self, isolation);
+        let mut left = start;
+        for name in topics {
+            let topic = self.readable(who, name)?;
+            let start = left.of(&topic)?;
+            reader.add(topic, start).await?;
+        }
+        match (left, reader.topics.first()) {
+            (TopicsStart::Positions(left), Some(topic)) if !left.is_empty() => {
+                Err(FetchError::OtherTopic { topic: topic.name().clone() })
+            }
+            _ => Ok(reader),
+        }
+    }
+}
+
+impl TopicsStart {
+    /// Takes out where one of the topics begins.
+    fn of(&mut self, topic: &Topic) -> Result<TopicStart, FetchError> {
+        Ok(match self {
+            Self::From(from) => TopicStart::From(*from),
+            Self::Positions(left) => match left.iter().position(|positions| positions.topic_id == topic.id()) {
+                Some(at) => TopicStart::Positions(left.swap_remove(at)),
+                None => TopicStart::From(From::Earliest),
+            },
+            Self::Places(places) => {
+                let state = topic.state_full();
+                let named = places.iter().filter(|(name, ..)| name == topic.name());
+                let next: Vec<_> = named.map(|(_, partition, offset)| (*partition, *offset)).collect();
+                if let Some((partition, _)) = next.iter().find(|(partition, _)| state.partition(*partition).is_none()) {
+                    return Err(FetchError::NoPartition { topic: topic.name().clone(), partition: *partition });
                 }
+                TopicStart::Positions(Positions { topic_id: topic.id(), next })
             }
-            TopicStart::Positions(positions) if positions.topic_id != topic.id() => {
-                return Err(FetchError::OtherTopic { topic: topic.name().clone() });
-            }
-            TopicStart::Positions(positions) => next.extend(positions.next),
-        }
-        for (partition, requested) in &next {
-            let high_watermark = state.partition(*partition).map(|partition| partition.high_watermark());
-            if let Some(high_watermark) = high_watermark.filter(|end| requested > end) {
-                return Err(FetchError::BeyondEnd { partition: *partition, requested: *requested, high_watermark });
-            }
-        }
-        let woken = Arc::new(Notify::new());
-        let mut reader = TopicReader { core: self.core.clone(), topic, isolation, next, turn: None, woken };
-        reader.follow_partitions(&state);
-        Ok(reader)
+        })
     }
 }
 
@@ -104,141 +150,122 @@ impl TopicReader {
         max_bytes: usize,
         wait: Duration,
     ) -> Result<TopicChunk, FetchError> {
-        let deadline = Deadline::new(wait);
-        loop {
-            let state = self.topic.state_full();
-            self.follow_partitions(&state);
-            let parts = self.read_round(&state, max_records.max(1), max_bytes.max(1)).await?;
-            if !parts.is_empty() {
-                return Ok(TopicChunk { parts });
-            }
-            let _waiters = self.register(&state);
-            if !self.has_news(&state) && !deadline.wait(&self.woken).await {
-                return Ok(TopicChunk::default());
-            }
-        }
+        let parts = self.0.next(max_records, max_bytes, wait).await?;
+        Ok(TopicChunk { parts: parts.into_iter().map(|part| part.fetched).collect() })
     }
 
     /// Where it stands, behind everything that was returned.
     #[must_use]
     pub fn positions(&self) -> Positions {
-        let next = self.next.iter().map(|(partition, offset)| (*partition, *offset)).collect();
-        Positions { topic_id: self.topic.id(), next }
+        self.0.positions().pop().expect("it has one topic")
+    }
+}
+
+impl TopicsReader {
+    fn new(engine: &Engine, isolation: Isolation) -> Self {
+        let set = PartitionSet::new(engine.core.clone(), isolation);
+        Self { topics: Vec::new(), set, woken: Arc::default() }
     }
 
-    /// The name of what it reads.
+    async fn add(&mut self, topic: Arc<Topic>, start: TopicStart) -> Result<(), FetchError> {
+        let state = topic.state_full();
+        let mut next = BTreeMap::new();
+        match start {
+            TopicStart::From(from) => {
+                for partition in state.partitions() {
+                    next.insert(partition.index(), self.set.resolve(&topic, partition, from).await?);
+                }
+            }
+            TopicStart::Positions(positions) if positions.topic_id != topic.id() => {
+                return Err(FetchError::OtherTopic { topic: topic.name().clone() });
+            }
+            TopicStart::Positions(positions) => next.extend(positions.next),
+        }
+        self.set.add_topic(&topic);
+        for (partition, requested) in next {
+            let high_watermark = state.partition(partition).map(|partition| partition.high_watermark());
+            if let Some(high_watermark) = high_watermark.filter(|end| requested > *end) {
+                return Err(FetchError::BeyondEnd { partition, requested, high_watermark });
+            }
+            self.set.put((topic.id(), partition), requested);
+        }
+        self.topics.push(topic);
+        self.follow_partitions();
+        Ok(())
+    }
+
+    /// As [`TopicReader::next`].
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    pub async fn next(
+        &mut self,
+        max_records: usize,
+        max_bytes: usize,
+        wait: Duration,
+    ) -> Result<Vec<TopicPart>, FetchError> {
+        let deadline = Deadline::new(wait);
+        loop {
+            self.follow_partitions();
+            let round = self.set.read_round(max_records.max(1), max_bytes.max(1)).await;
+            let parts = round.map_err(|(_, error)| error)?;
+            if !parts.is_empty() {
+                let topic = |id| self.topics.iter().position(|topic| topic.id() == id).expect("it reads no others");
+                let part = |((id, _), fetched)| TopicPart { topic: topic(id), fetched };
+                return Ok(parts.into_iter().map(part).collect());
+            }
+            let _waiters = self.set.register(&self.woken);
+            if !self.set.has_news() && !deadline.wait(&self.woken).await {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    /// Where it stands, topic by topic, behind everything that was returned.
     #[must_use]
-    pub fn topic(&self) -> &TopicName {
-        self.topic.name()
+    pub fn positions(&self) -> Vec<Positions> {
+        let of = |topic: &Arc<Topic>| {
+            let places = self.set.positions().filter(|((id, _), _)| *id == topic.id());
+            Positions { topic_id: topic.id(), next: places.map(|((_, partition), next)| (partition, next)).collect() }
+        };
+        self.topics.iter().map(of).collect()
+    }
+
+    /// Moves over what was read beyond the positions: batches come whole where they are taken as they are.
+    pub fn pass(&mut self, topic: usize, partition: PartitionIndex, next: Offset) {
+        let place = (self.topics[topic].id(), partition);
+        if self.set.position(place).is_some_and(|position| position < next) {
+            self.set.put(place, next);
+        }
+    }
+
+    /// The names of what it reads.
+    pub fn topics(&self) -> impl Iterator<Item = &TopicName> {
+        self.topics.iter().map(|topic| topic.name())
     }
 
     /// Offsets between the positions and the ends, of all partitions together.
     #[must_use]
     pub fn lag(&self) -> u64 {
-        let state = self.topic.state();
-        let behind = |(partition, next): (&PartitionIndex, &Offset)| {
-            state.partition(*partition).map_or(0, |partition| partition.bound(self.isolation).0.saturating_sub(next.0))
-        };
-        self.next.iter().map(behind).sum()
+        self.set.lag()
     }
 
     /// Whether nothing behind the positions is gone yet.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let state = self.topic.state();
-        let mut positions = self.next.iter();
-        positions.all(|(partition, next)| state.partition(*partition).is_none_or(|it| it.log_start() <= *next))
+        self.set.is_whole()
     }
 
     /// Begins new partitions at their start and forgets those that were dropped.
-    fn follow_partitions(&mut self, state: &TopicState) {
-        self.next.retain(|partition, _| state.partition(*partition).is_some());
-        for partition in state.partitions() {
-            self.next.entry(partition.index()).or_insert_with(|| partition.log_start());
-        }
-    }
-
-    /// One turn over all partitions, from the one behind that which came first the last time.
-    async fn read_round(
-        &mut self,
-        state: &TopicState,
-        max_records: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Fetched>, FetchError> {
-        let turn = self.turn;
-        let (mut order, behind): (Vec<_>, Vec<_>) = state.partitions().partition(|p| Some(p.index()) > turn);
-        order.extend(behind);
-        let (mut records_left, mut bytes_left) = (max_records, max_bytes);
-        let mut parts: Vec<Fetched> = Vec::new();
-        let mut moved = Vec::new();
-        for partition in order {
-            if records_left == 0 || bytes_left == 0 {
-                break;
-            }
-            let Some(fetched) = self.read_one(partition, records_left, bytes_left).await? else { continue };
-            moved.push((partition.index(), fetched.next_offset));
-            if fetched.is_empty() {
-                continue;
-            }
-            let count: u64 = fetched.batches.iter().map(|batch| u64::from(batch.header().record_count)).sum();
-            records_left = records_left.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-            bytes_left = bytes_left.saturating_sub(fetched.batches.iter().map(|batch| batch.bytes().len()).sum());
-            parts.push(fetched);
-        }
-        // Only now, so that a step that is given up half-way skips nothing.
-        self.next.extend(moved);
-        if let Some(first) = parts.first() {
-            self.turn = Some(first.partition);
-        }
-        Ok(parts)
-    }
-
-    /// What one partition has behind the position, if anything.
-    async fn read_one(
-        &self,
-        partition: &Arc<Partition>,
-        max_records: usize,
-        max_bytes: usize,
-    ) -> Result<Option<Fetched>, FetchError> {
-        let reading = Reading { core: &self.core, topic: &self.topic, partition, isolation: self.isolation };
-        let position = self.next[&partition.index()];
-        let mut from = position;
-        loop {
-            if from == partition.bound(self.isolation) && from == position && from >= partition.log_start() {
-                return reading.gone().map_or(Ok(None), Err);
-            }
-            match reading.read(from, max_records, max_bytes).await {
-                Err(FetchError::BelowStart { log_start_offset, .. }) => from = log_start_offset,
-                Err(error) => return Err(error),
-                Ok(mut fetched) => {
-                    if position < from {
-                        fetched.gaps.insert(0, Damage { from: position, to: from });
-                    }
-                    return Ok(Some(fetched));
+    fn follow_partitions(&mut self) {
+        self.set.refresh();
+        for topic in &self.topics {
+            for partition in topic.state().partitions() {
+                let place = (topic.id(), partition.index());
+                if self.set.position(place).is_none() {
+                    self.set.put(place, partition.log_start());
                 }
             }
         }
-    }
-
-    fn register(&self, state: &TopicState) -> Vec<Waiter> {
-        let bound = bound_of(self.isolation);
-        let partitions = state.partitions();
-        let mut waiters: Vec<_> = partitions
-            .map(|partition| partition.waiters().register(bound, self.next[&partition.index()], &self.woken))
-            .collect();
-        waiters.push(self.topic.watchers().register(Bound::HighWatermark, Offset(0), &self.woken));
-        waiters
-    }
-
-    /// Whether there is something to do since the round; looked at after registering.
-    fn has_news(&self, state: &Arc<TopicState>) -> bool {
-        let moved = |partition: &Arc<Partition>| {
-            let position = self.next[&partition.index()];
-            partition.bound(self.isolation) > position || partition.log_start() > position
-        };
-        self.topic.is_deleted()
-            || self.core.is_closing()
-            || !Arc::ptr_eq(state, &*self.topic.state())
-            || state.partitions().any(moved)
     }
 }

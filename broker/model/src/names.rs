@@ -6,38 +6,90 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{INSTANCE_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX, NAME_BYTES_MAX};
 
 /// Why a name was refused; its text states the whole rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "{kind} names have 1 to {NAME_BYTES_MAX} characters of a-z A-Z 0-9 . _ - and are not \".\" or \"..\"; {name:?} {fault}"
-)]
+#[error("{} have 1 to {} characters{}; {name:?} {fault}", rule.kind, rule.chars_max, rule.rest)]
 pub struct NameError {
-    kind: &'static str,
+    rule: &'static Rule,
     name: String,
     fault: String,
 }
 
-fn check(kind: &'static str, name: &str) -> Result<Arc<str>, NameError> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let fault = if name.is_empty() {
-        "is empty".to_owned()
-    } else if name.len() > NAME_BYTES_MAX {
-        format!("has {} bytes", name.len())
-    } else if let Some(c) = name.chars().find(|c| !allowed(*c)) {
-        format!("has {c:?}")
-    } else if name == "." || name == ".." {
-        "is reserved".to_owned()
-    } else {
-        return Ok(name.into());
-    };
-    let shown = name.chars().take(NAME_BYTES_MAX + 1).collect();
-    Err(NameError { kind, name: shown, fault })
+/// The rule of one kind of names.
+#[derive(Debug, PartialEq, Eq)]
+struct Rule {
+    /// What they are, as a plural.
+    kind: &'static str,
+    chars_max: usize,
+    alphabet: Alphabet,
+    reserved: &'static [&'static str],
+    /// What [`NameError`] says after the length.
+    rest: &'static str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Alphabet {
+    /// ASCII letters and digits, and these.
+    AsciiAnd(&'static [char]),
+    /// All but control characters.
+    Printable,
+}
+
+const TOPIC: Rule = Rule {
+    kind: "topic names",
+    chars_max: NAME_BYTES_MAX,
+    alphabet: Alphabet::AsciiAnd(&['.', '_', '-']),
+    reserved: &[".", ".."],
+    rest: " of a-z A-Z 0-9 . _ - and are not \".\" or \"..\"",
+};
+const GROUP: Rule = Rule { kind: "group names", ..TOPIC };
+const MEMBER: Rule = Rule {
+    kind: "member ids",
+    chars_max: MEMBER_ID_CHARS_MAX,
+    alphabet: Alphabet::AsciiAnd(&['_', '-']),
+    reserved: &[],
+    rest: " of a-z A-Z 0-9 _ -",
+};
+const INSTANCE: Rule = Rule {
+    kind: "instance ids",
+    chars_max: INSTANCE_ID_CHARS_MAX,
+    alphabet: Alphabet::Printable,
+    reserved: &[],
+    rest: ", none of them a control character",
+};
+
+impl Rule {
+    fn check(&'static self, name: &str) -> Result<Arc<str>, NameError> {
+        let chars = name.chars().count();
+        let fault = if chars == 0 {
+            "is empty".to_owned()
+        } else if chars > self.chars_max {
+            format!("has {chars} characters")
+        } else if let Some(c) = name.chars().find(|c| !self.alphabet.has(*c)) {
+            format!("has {c:?}")
+        } else if self.reserved.contains(&name) {
+            "is reserved".to_owned()
+        } else {
+            return Ok(name.into());
+        };
+        let shown = name.chars().take(self.chars_max + 1).collect();
+        Err(NameError { rule: self, name: shown, fault })
+    }
+}
+
+impl Alphabet {
+    fn has(&self, c: char) -> bool {
+        match self {
+            Self::AsciiAnd(more) => c.is_ascii_alphanumeric() || more.contains(&c),
+            Self::Printable => !c.is_control(),
+        }
+    }
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+    ($(#[$doc:meta])* $name:ident, $rule:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -49,7 +101,7 @@ macro_rules! name {
             /// # Errors
             /// When it breaks the rule; the error's text states it.
             pub fn new(name: &str) -> Result<Self, NameError> {
-                check($kind, name).map(Self)
+                $rule.check(name).map(Self)
             }
 
             /// The name as text.
@@ -82,11 +134,19 @@ macro_rules! name {
 
 name! {
     /// A topic's name (Kafka's rule). Never used as a file name.
-    TopicName, "topic"
+    TopicName, TOPIC
 }
 name! {
     /// A consumer group's name; the same rule as for topics.
-    GroupName, "group"
+    GroupName, GROUP
+}
+name! {
+    /// The id that the broker gives to a member of a group. Opaque to the member; safe within a URL.
+    MemberId, MEMBER
+}
+name! {
+    /// The identity that a member of a group keeps over its restarts (KIP-345), such as `pod-0/a`.
+    InstanceId, INSTANCE
 }
 
 impl TopicName {
@@ -112,7 +172,30 @@ mod tests {
     fn names_outside_the_rule_are_refused_with_the_rule() {
         for bad in ["", ".", "..", "a/b", "a%2Fb", "a b", "ümlaut", "日本", "a\0", &"a".repeat(250)] {
             let error = TopicName::new(bad).expect_err(bad).to_string();
-            assert!(error.contains("1 to 249 characters of a-z A-Z 0-9 . _ -"), "{error}");
+            assert!(error.starts_with("topic names have 1 to 249 characters of a-z A-Z 0-9 . _ - and"), "{error}");
+        }
+    }
+
+    #[test]
+    fn member_ids_are_short_and_need_no_escape_in_a_url() {
+        for good in ["m", "B_7-x", &"a".repeat(64)] {
+            assert_eq!(MemberId::new(good).expect(good).as_str(), good);
+        }
+        for bad in ["", "a.b", "a/b", "a b", "ü", &"a".repeat(65)] {
+            let error = MemberId::new(bad).expect_err(bad).to_string();
+            assert!(error.starts_with("member ids have 1 to 64 characters of a-z A-Z 0-9 _ -;"), "{error}");
+        }
+    }
+
+    #[test]
+    fn instance_ids_are_any_printable_text_counted_in_characters() {
+        for good in ["pod-0/a", "日本 1", ".", &"ü".repeat(255)] {
+            assert_eq!(InstanceId::new(good).expect(good).as_str(), good);
+        }
+        for bad in ["", "a\0", "a\nb", "\u{85}", &"ü".repeat(256)] {
+            let error = InstanceId::new(bad).expect_err(bad).to_string();
+            let rule = "instance ids have 1 to 255 characters, none of them a control character;";
+            assert!(error.starts_with(rule), "{error}");
         }
     }
 }

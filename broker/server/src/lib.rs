@@ -6,10 +6,12 @@
 
 mod cluster;
 mod connection;
+mod cursor;
 mod extract;
 mod front;
 mod gate;
 mod groups;
+mod listing;
 mod metrics;
 mod openapi;
 mod options;

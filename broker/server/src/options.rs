@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use levada_engine::GroupOptions;
 use levada_model::limits::{BODY_BYTES_MAX, PRODUCER_EXPIRATION_MS};
 use tokio::sync::Semaphore;
 
@@ -20,6 +21,8 @@ const HEADERS_CEILING: usize = 4_096;
 const HEADER_BYTES_CEILING: usize = 16 << 20;
 /// Longest linger: each produce waits so long.
 const LINGER_CEILING: Duration = Duration::from_secs(60);
+/// Longest first pause of a group: its members read nothing meanwhile.
+const GROUP_DELAY_CEILING: Duration = Duration::from_secs(10 * 60);
 /// Longest of the other times: a hundred years, which every clock can still count.
 const TIME_CEILING: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The smallest time that an option can name.
@@ -58,6 +61,10 @@ pub struct ServeOptions {
     pub maintenance_interval: Duration,
     /// How long a partition waits for company before it writes and syncs a group.
     pub linger: Duration,
+    /// How long the first assignment of an empty group waits for more members.
+    pub group_initial_rebalance_delay: Duration,
+    /// How long committed offsets are kept after their group became empty.
+    pub offsets_retention: Duration,
     /// How often an event stream says that it is there.
     pub sse_heartbeat: Duration,
     /// How often a WebSocket is pinged; a peer that misses two pings is dropped.
@@ -70,6 +77,7 @@ pub struct ServeOptions {
 
 impl Default for ServeOptions {
     fn default() -> Self {
+        let groups = GroupOptions::default();
         Self {
             data_dir: PathBuf::from("./levada-data"),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
@@ -86,6 +94,8 @@ impl Default for ServeOptions {
             producer_expiration: Duration::from_millis(PRODUCER_EXPIRATION_MS.unsigned_abs()),
             maintenance_interval: Duration::from_secs(30),
             linger: Duration::ZERO,
+            group_initial_rebalance_delay: groups.initial_rebalance_delay,
+            offsets_retention: groups.offsets_retention,
             sse_heartbeat: Duration::from_secs(15),
             ws_ping_interval: Duration::from_secs(20),
             ws_slow_reader_timeout: Duration::from_secs(30),
@@ -116,6 +126,9 @@ impl ServeOptions {
         time("--producer-id-expiration-ms", self.producer_expiration, MS..=TIME_CEILING)?;
         time("--maintenance-interval-ms", self.maintenance_interval, MS..=TIME_CEILING)?;
         time("--linger-ms", self.linger, Duration::ZERO..=LINGER_CEILING)?;
+        let delay = self.group_initial_rebalance_delay;
+        time("--group-initial-rebalance-delay-ms", delay, Duration::ZERO..=GROUP_DELAY_CEILING)?;
+        time("--offsets-retention-ms", self.offsets_retention, MS..=TIME_CEILING)?;
         time("--sse-heartbeat-ms", self.sse_heartbeat, MS..=TIME_CEILING)?;
         time("--ws-ping-interval-ms", self.ws_ping_interval, MS..=TIME_CEILING)?;
         time("--ws-slow-reader-timeout-ms", self.ws_slow_reader_timeout, MS..=TIME_CEILING)?;
@@ -144,12 +157,14 @@ mod tests {
 
     #[test]
     fn the_defaults_and_the_edges_are_taken() {
-        let taken: [Change; 5] = [
+        let taken: [Change; 7] = [
             |_| {},
             |o| (o.max_body_bytes, o.max_connections, o.max_headers, o.max_header_bytes) = (1, 1, 1, 1),
             |o| (o.max_headers, o.max_body_bytes) = (HEADERS_CEILING, BODY_BYTES_CEILING),
             |o| (o.linger, o.maintenance_interval, o.shutdown_timeout) = (LINGER_CEILING, MS, MS),
             |o| (o.header_timeout, o.producer_expiration) = (TIME_CEILING, TIME_CEILING),
+            |o| (o.group_initial_rebalance_delay, o.offsets_retention) = (Duration::ZERO, MS),
+            |o| (o.group_initial_rebalance_delay, o.offsets_retention) = (GROUP_DELAY_CEILING, TIME_CEILING),
         ];
         for change in taken {
             let mut options = ServeOptions::default();
@@ -179,6 +194,16 @@ mod tests {
                 |o| o.maintenance_interval = Duration::MAX,
             ),
             ("--linger-ms", |o| o.linger = Duration::from_secs(61), |o| o.linger = Duration::MAX),
+            (
+                "--group-initial-rebalance-delay-ms",
+                |o| o.group_initial_rebalance_delay = GROUP_DELAY_CEILING + MS,
+                |o| o.group_initial_rebalance_delay = Duration::MAX,
+            ),
+            (
+                "--offsets-retention-ms",
+                |o| o.offsets_retention = Duration::ZERO,
+                |o| o.offsets_retention = Duration::MAX,
+            ),
             ("--sse-heartbeat-ms", |o| o.sse_heartbeat = Duration::ZERO, |o| o.sse_heartbeat = Duration::MAX),
             ("--ws-ping-interval-ms", |o| o.ws_ping_interval = Duration::ZERO, |o| o.ws_ping_interval = Duration::MAX),
             (

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_engine::{CloseError, Engine, EngineOptions, OpenError};
+use levada_engine::{CloseError, Engine, EngineOptions, GroupOptions, OpenError};
 use levada_log::DiskStorage;
 use levada_model::{AllowAll, SystemClock};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -166,6 +166,11 @@ fn engine_options(options: &ServeOptions) -> EngineOptions {
         producer_expiration: options.producer_expiration,
         maintenance_interval: options.maintenance_interval,
         linger: options.linger,
+        groups: GroupOptions {
+            initial_rebalance_delay: options.group_initial_rebalance_delay,
+            offsets_retention: options.offsets_retention,
+            ..GroupOptions::default()
+        },
     }
 }
 

@@ -13,7 +13,7 @@ use super::FrameId;
 use crate::error::echo;
 use crate::record_query::{AcksWord, IsolationWord};
 use crate::strict::{self, Object, pointer_token, without_place};
-use crate::{ErrorCode, Problem};
+use crate::{ErrorCode, GroupPlace, JoinGroup, Problem};
 
 /// A frame of a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,19 +48,36 @@ pub enum ClientFrame {
 pub struct Subscribe {
     /// What the client calls it.
     pub id: FrameId,
-    /// The topics, each once; empty where only `group` was given.
-    pub topics: Vec<String>,
-    /// The group that it is a member of.
-    pub group: Option<String>,
-    /// Where to begin.
-    pub start: StreamStart,
+    /// Of what.
+    pub of: StreamOf,
     /// What to see of transactions.
     pub isolation: IsolationWord,
     /// As what records come.
     pub form: StreamForm,
 }
 
-/// Where a subscription begins.
+/// Of what a subscription is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamOf {
+    /// Topics, read for this subscription alone.
+    Topics {
+        /// Each once.
+        topics: Vec<String>,
+        /// Where to begin.
+        start: StreamStart,
+    },
+    /// What a member of a group holds.
+    Group {
+        /// The group.
+        group: String,
+        /// How it joins; without topics: those that the group reads already.
+        join: Box<JoinGroup>,
+        /// Where it stands, if it was a member before.
+        cursor: Option<String>,
+    },
+}
+
+/// Where a subscription of topics begins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamStart {
     /// Nothing was said.
@@ -72,21 +89,7 @@ pub enum StreamStart {
     /// `cursor`.
     Cursor(String),
     /// `positions`: these offsets; partitions that are not named begin at their start.
-    Positions(Vec<StreamPlace>),
-}
-
-/// An offset of a partition of a topic.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StreamPlace {
-    /// The topic.
-    pub topic: String,
-    /// The partition.
-    #[serde(deserialize_with = "strict::whole")]
-    pub partition: u32,
-    /// The offset.
-    #[serde(deserialize_with = "strict::whole")]
-    pub offset: u64,
+    Positions(Vec<GroupPlace>),
 }
 
 /// As what records come.
@@ -149,7 +152,12 @@ pub fn read_frame(frame: &Bytes) -> Result<ClientFrame, BadFrame> {
 }
 
 /// Names of members that some frame has.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 19] = [
+    "assignor",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "max_poll_interval_ms",
+    "instance_id",
     "type",
     "id",
     "topics",
@@ -166,6 +174,10 @@ const NAMES: [&str; 14] = [
     "acks",
 ];
 const TYPES: &str = "subscribe, credit, commit, unsubscribe, produce, ping";
+
+/// Names of those with which a member joins a group, besides its topics.
+const JOIN_NAMES: [&str; 6] =
+    ["from", "assignor", "session_timeout_ms", "rebalance_timeout_ms", "max_poll_interval_ms", "instance_id"];
 
 /// The members of a frame that nobody has taken yet.
 struct Members<'f> {
@@ -217,29 +229,58 @@ impl<'f> Members<'f> {
 
     fn subscribe(&mut self) -> Result<Subscribe, Problem> {
         let id = self.need("id")?;
-        let topics: Option<Vec<String>> = self.take("topics")?;
         let group: Option<String> = self.take("group")?;
         if self.take::<IgnoredAny>("filter")?.is_some() {
             return Err(refused("filter", "this broker has no modules to filter with"));
         }
-        match &topics {
-            None if group.is_none() => {
-                return Err(Problem::new(ErrorCode::InvalidField, "one of topics and group is needed")
-                    .at("", "one of topics and group is needed"));
-            }
-            Some(topics) => check_topics(topics)?,
-            None => {}
-        }
-        let start = self.start()?;
-        let isolation = self.take("isolation")?.unwrap_or_default();
+        let isolation: IsolationWord = self.take("isolation")?.unwrap_or_default();
         let form = self.take("format")?.unwrap_or_default();
-        Ok(Subscribe { id, topics: topics.unwrap_or_default(), group, start, isolation, form })
+        let of = match group {
+            Some(_) if isolation != IsolationWord::ReadCommitted => {
+                return Err(refused("isolation", "a group's members read what is committed"));
+            }
+            Some(group) => self.member(group)?,
+            None => {
+                let topics: Option<Vec<String>> = self.take("topics")?;
+                let topics = topics.ok_or_else(|| whole("one of topics and group is needed"))?;
+                check_topics(&topics)?;
+                StreamOf::Topics { topics, start: self.start()? }
+            }
+        };
+        Ok(Subscribe { id, of, isolation, form })
+    }
+
+    /// A member joins with the fields of [`JoinGroup`], but that `start` is called `from` here.
+    fn member(&mut self, group: String) -> Result<StreamOf, Problem> {
+        let mut json = "{".to_owned();
+        let mut put = |name: &str, value: &str| json.push_str(&format!("\"{name}\":{value},"));
+        let topics = self.raw("topics");
+        put("topics", topics.map_or("[]", RawValue::get));
+        for name in JOIN_NAMES {
+            if let Some(value) = self.raw(name) {
+                put(if name == "from" { "start" } else { name }, value.get());
+            }
+        }
+        json.pop();
+        json.push('}');
+        let join = strict::from_json::<JoinGroup>(json.as_bytes()).map_err(|mut problem| {
+            let place = problem.errors.first_mut().filter(|place| place.pointer == "/start");
+            if let Some(place) = place {
+                place.pointer = "/from".to_owned();
+                problem.detail = format!("/from: {}", place.detail);
+            }
+            problem
+        })?;
+        if topics.is_some() {
+            check_topics(&join.topics)?;
+        }
+        Ok(StreamOf::Group { group, join: Box::new(join), cursor: self.take("cursor")? })
     }
 
     fn start(&mut self) -> Result<StreamStart, Problem> {
         let from: Option<From> = self.take("from")?;
         let cursor: Option<String> = self.take("cursor")?;
-        let positions: Option<Vec<Object<StreamPlace>>> = self.take("positions")?;
+        let positions: Option<Vec<Object<GroupPlace>>> = self.take("positions")?;
         Ok(match (from, cursor, positions) {
             (None, None, None) => StreamStart::Default,
             (Some(From::Offset(offset)), None, None) => StreamStart::At(offset),
@@ -260,8 +301,7 @@ impl<'f> Members<'f> {
         let records = self.take::<Whole>("records")?.map(|Whole(n)| n);
         let bytes = self.take::<Whole>("bytes")?.map(|Whole(n)| n);
         if records.is_none() && bytes.is_none() {
-            let detail = "one of records and bytes is needed";
-            return Err(Problem::new(ErrorCode::InvalidField, detail).at("", detail));
+            return Err(whole("one of records and bytes is needed"));
         }
         Ok(ClientFrame::Credit(id, Credit { records, bytes }))
     }
@@ -304,8 +344,12 @@ fn check_topics(topics: &[String]) -> Result<(), Problem> {
 }
 
 fn missing(name: &str) -> Problem {
-    let detail = format!("the field {name} is missing");
-    Problem::new(ErrorCode::InvalidField, &*detail).at("", detail)
+    whole(&format!("the field {name} is missing"))
+}
+
+/// A frame that is wrong as a whole.
+fn whole(detail: &str) -> Problem {
+    Problem::new(ErrorCode::InvalidField, detail).at("", detail)
 }
 
 /// A member (named by a pointer without its first slash) that is not taken.
@@ -322,7 +366,7 @@ fn explain(text: &str, unknown: Option<String>, error: &serde_json::Error) -> Pr
     let detail = without_place(&error.to_string());
     match unknown {
         Some(name) => refused(&pointer_token(&name), detail),
-        None => Problem::new(ErrorCode::InvalidField, &*detail).at("", detail),
+        None => whole(&detail),
     }
 }
 
@@ -451,6 +495,7 @@ impl<'de> Deserialize<'de> for From {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GroupStart;
 
     fn read(text: &str) -> Result<ClientFrame, BadFrame> {
         read_frame(&Bytes::copy_from_slice(text.as_bytes()))
@@ -485,7 +530,10 @@ mod tests {
     #[test]
     fn a_subscription_has_one_start() {
         let start = |more: &str| match read(&format!(r#"{{"type":"subscribe","id":1,"topics":["t"]{more}}}"#)) {
-            Ok(ClientFrame::Subscribe(subscribe)) => Ok(subscribe.start),
+            Ok(ClientFrame::Subscribe(subscribe)) => match subscribe.of {
+                StreamOf::Topics { start, .. } => Ok(start),
+                other @ StreamOf::Group { .. } => panic!("{other:?}"),
+            },
             Ok(other) => panic!("{other:?}"),
             Err(bad) => Err(bad.problem.errors[0].pointer.clone()),
         };
@@ -493,7 +541,7 @@ mod tests {
         assert_eq!(start(r#","from":5"#), Ok(StreamStart::At(5)));
         assert_eq!(start(r#","from":"tail:5""#), Ok(StreamStart::From("tail:5".into())));
         assert_eq!(start(r#","cursor":"c""#), Ok(StreamStart::Cursor("c".into())));
-        let place = StreamPlace { topic: "t".into(), partition: 0, offset: 3 };
+        let place = GroupPlace { topic: "t".into(), partition: 0, offset: 3 };
         let positions = r#","positions":[{"topic":"t","partition":0,"offset":3}]"#;
         assert_eq!(start(positions), Ok(StreamStart::Positions(vec![place])));
         for (two, pointer) in [
@@ -509,6 +557,39 @@ mod tests {
         ] {
             assert_eq!(start(two), Err(pointer.to_owned()), "{two}");
         }
+    }
+
+    #[test]
+    fn a_member_joins_with_the_words_of_a_join() {
+        let member = |more: &str| match read(&format!(r#"{{"type":"subscribe","id":1,"group":"g"{more}}}"#)) {
+            Ok(ClientFrame::Subscribe(subscribe)) => match subscribe.of {
+                StreamOf::Group { group, join, cursor } => Ok((group, *join, cursor)),
+                other @ StreamOf::Topics { .. } => panic!("{other:?}"),
+            },
+            Ok(other) => panic!("{other:?}"),
+            Err(bad) => Err(bad.problem.errors[0].pointer.clone()),
+        };
+        let (group, join, cursor) = member("").expect("the group alone");
+        assert_eq!((group.as_str(), join, cursor), ("g", JoinGroup::new(Vec::new()), None));
+        let more = r#","topics":["t"],"from":"time:7","instance_id":"i","session_timeout_ms":100,"cursor":"c""#;
+        let (_, join, cursor) = member(more).expect("all of it");
+        assert_eq!((join.topics, join.start, cursor), (vec!["t".to_owned()], GroupStart::Time(7), Some("c".to_owned())));
+        assert_eq!((join.instance_id, join.session_timeout_ms), (Some("i".to_owned()), 100));
+        for (wrong, pointer) in [
+            (r#","from":5"#, "/from"),
+            (r#","from":"tail:5""#, "/from"),
+            (r#","assignor":"fair""#, "/assignor"),
+            (r#","session_timeout_ms":99"#, "/session_timeout_ms"),
+            (r#","positions":[]"#, "/positions"),
+            (r#","isolation":"read_uncommitted""#, "/isolation"),
+            (r#","topics":[]"#, "/topics"),
+            (r#","topics":["a","a"]"#, "/topics/1"),
+            (r#","topics":["a",7]"#, "/topics/1"),
+        ] {
+            assert_eq!(member(wrong), Err(pointer.to_owned()), "{wrong}");
+        }
+        let plain = r#"{"type":"subscribe","id":1,"topics":["t"],"assignor":"range"}"#;
+        assert_eq!(read(plain).expect_err("no group").problem.errors[0].pointer, "/assignor");
     }
 
     #[test]

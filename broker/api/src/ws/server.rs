@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{FrameId, StreamPlace};
-use crate::{Placement, Problem};
+use super::FrameId;
+use crate::{GroupHeartbeat, GroupPlace, Placement, Problem, RefusedCommit};
 
 /// A frame of the server, except `records`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,19 +22,34 @@ pub enum ServerFrame {
     Subscribed {
         /// The subscription.
         id: FrameId,
-        /// Where, by topic and partition.
-        positions: Vec<StreamPlace>,
+        /// Where, by topic and partition; of a group's member none, since its places come with its partitions.
+        positions: Vec<GroupPlace>,
         /// Whether an exact place was asked for and nothing behind it is gone.
         resumed: bool,
         /// The cursor of these positions.
         cursor: String,
+        /// Who it is in its group.
+        #[serde(flatten)]
+        member: Option<StreamMember>,
     },
     /// What became of a commit.
     Committed {
         /// The subscription.
         id: FrameId,
         /// What stands committed now.
-        committed: Vec<StreamPlace>,
+        committed: Vec<GroupPlace>,
+        /// What was not accepted.
+        refused: Vec<RefusedCommit>,
+    },
+    /// A member holds something else than before.
+    Rebalance {
+        /// The subscription.
+        id: FrameId,
+        /// What it holds, and what it has to give up.
+        #[serde(flatten)]
+        standing: GroupHeartbeat,
+        /// Behind everything that was delivered, for a commit.
+        cursor: String,
     },
     /// What became of a produce.
     Produced {
@@ -77,6 +92,16 @@ pub enum ServerFrame {
     },
 }
 
+/// A member of a group, as its subscription begins.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamMember {
+    /// Who it is.
+    pub member_id: String,
+    /// How it stands.
+    #[serde(flatten)]
+    pub standing: GroupHeartbeat,
+}
+
 /// Offsets that a subscription skips because they cannot be read any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StreamGap {
@@ -86,8 +111,8 @@ pub struct StreamGap {
     pub topic: String,
     /// The partition.
     pub partition: u32,
-    /// First offset that is missing.
-    pub from: u64,
+    /// First offset that is missing; null where nobody knows any more.
+    pub from: Option<u64>,
     /// The offset after the last one that is missing.
     pub to: u64,
     /// Why.
@@ -102,6 +127,10 @@ pub enum SkipCause {
     Retention,
     /// Their bytes were damaged.
     Damage,
+    /// What the group had committed has expired, so that the member began where it said.
+    ExpiredOffset,
+    /// What the group had committed was beyond the end, so that the member began where it said.
+    BeyondEnd,
 }
 
 /// What holds for a socket; units last in the names.

@@ -27,6 +27,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("producer-id-expiration-ms", "1", "2"),
     ("maintenance-interval-ms", "1", "2"),
     ("linger-ms", "1", "2"),
+    ("group-initial-rebalance-delay-ms", "1", "2"),
+    ("offsets-retention-ms", "1", "2"),
     ("shutdown-timeout-ms", "1", "2"),
     ("sse-heartbeat-ms", "1", "2"),
     ("ws-ping-interval-ms", "1", "2"),

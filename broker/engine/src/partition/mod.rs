@@ -156,6 +156,11 @@ impl Partition {
         self.queue.lock().len()
     }
 
+    /// Whether an append of moderate size will be taken, if nobody else comes first.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.lock().has_room()
+    }
+
     /// The one read for everyone: from the tail cache, else from the files on a thread that may block. `from` must be
     /// below `bound`, which must be a mark of this partition.
     ///

@@ -109,6 +109,12 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether one more, of at most half of the bytes, will be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < limits::PARTITION_QUEUE_APPENDS_MAX
+            && self.size_bytes <= limits::PARTITION_QUEUE_BYTES_MAX / 2
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()

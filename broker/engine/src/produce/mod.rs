@@ -281,7 +281,7 @@ fn mismatch(expected_offset: Option<Offset>) -> Option<Arc<AppendFault>> {
     refused.then(|| Arc::new(AppendError::OffsetMismatch { next_offset }.into()))
 }
 
-fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {
+pub(crate) fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {
     let needed = state.config.min_insync_replicas;
     if acks == Acks::All && needed > IN_SYNC_REPLICAS {
         return Err(ProduceError::NotEnoughReplicas { in_sync: IN_SYNC_REPLICAS, needed });
@@ -363,19 +363,29 @@ fn producer(who: &Principal, topic: &Topic, once: &Once) -> Producer {
         Once::No => (None, SequenceCheck::Producer),
         Once::Producer { id, epoch, sequence } => (Some((*id, *epoch, *sequence)), SequenceCheck::Producer),
         Once::Key { key, body_digest } => {
-            let mut hash = Sha256::new();
-            for part in [who.as_str().as_bytes(), topic.id().0.as_bytes(), key.as_bytes()] {
-                hash.update((part.len() as u64).to_be_bytes());
-                hash.update(part);
-            }
-            let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
-            let id = derived_producer_id(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
-            let [a, b, c, d, e, f, ..] = *body_digest;
-            let epoch = ProducerEpoch(i16::from_be_bytes([a & 0x7f, b]));
-            let sequence = Sequence(i32::from_be_bytes([c & 0x7f, d, e, f]));
-            (Some((id, epoch, sequence)), SequenceCheck::Key)
+            (Some(keyed_producer(who, topic, key.as_bytes(), *body_digest)), SequenceCheck::Key)
         }
     }
+}
+
+/// What an idempotency key and the digest of what it stands for become.
+pub(crate) fn keyed_producer(
+    who: &Principal,
+    topic: &Topic,
+    key: &[u8],
+    digest: [u8; 32],
+) -> (ProducerId, ProducerEpoch, Sequence) {
+    let mut hash = Sha256::new();
+    for part in [who.as_str().as_bytes(), topic.id().0.as_bytes(), key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
+    let id = derived_producer_id(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+    let [a, b, c, d, e, f, ..] = digest;
+    let epoch = ProducerEpoch(i16::from_be_bytes([a & 0x7f, b]));
+    let sequence = Sequence(i32::from_be_bytes([c & 0x7f, d, e, f]));
+    (id, epoch, sequence)
 }
 
 /// Builds one batch a partition and hands each to its owner.

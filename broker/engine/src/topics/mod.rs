@@ -207,6 +207,7 @@ impl Core {
             partitions.push(partition);
         }
         topic.set_state(TopicState::new(image, config, partitions));
+        self.catalog.note_change();
         Ok(())
     }
 

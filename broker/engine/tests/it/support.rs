@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use levada_engine::{
-    CreateTopic, Engine, EngineOptions, FetchError, FetchRequest, Fetched, From, Isolation, ProduceRecord,
-    ProduceRequest, Produced, TopicDescription,
+    CreateTopic, Engine, EngineOptions, FetchError, FetchRequest, Fetched, From, GroupOptions, Isolation,
+    ProduceRecord, ProduceRequest, Produced, TopicDescription,
 };
 use levada_log::{SimStorage, Storage};
 use levada_model::{AllowAll, ManualClock, Offset, PartitionIndex, Principal, Record, Timestamp, TopicName};
@@ -54,6 +54,7 @@ impl Bench {
             producer_expiration: Duration::from_secs(24 * 60 * 60),
             maintenance_interval: Duration::from_secs(60 * 60),
             linger: Duration::ZERO,
+            groups: GroupOptions::default(),
         }
     }
 

@@ -3,7 +3,6 @@
 //!
 //! Not here: how a record is worded (`levada_api`) and read (the engine).
 
-pub(crate) mod cursor;
 mod feed;
 mod offsets;
 mod part;
@@ -16,7 +15,9 @@ mod topic;
 
 pub(crate) use feed::moved;
 pub(crate) use part::{Front, Part};
-pub(crate) use rendering::{PIECE_BYTES, gaps, new_piece, write_record};
+pub(crate) use partition::{Sizes, sizes};
+pub(crate) use rendering::{PIECE_BYTES, format, gaps, group_json, new_piece, write_record};
+
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

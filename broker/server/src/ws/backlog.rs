@@ -4,19 +4,26 @@ use std::collections::VecDeque;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use levada_api::{FrameId, Gap, GapCause, Rendering, ServerFrame, SkipCause, StreamForm, StreamGap, ValueForm};
-use levada_engine::{Fetched, Positions};
+use levada_engine::Fetched;
 use levada_log::{Batch, RecordsError};
 use levada_model::{Offset, PartitionIndex, TopicName};
 use serde::Serialize;
 
 use super::allowance::Allowance;
 use super::socket::Outgoing;
-use crate::read::{Front, PIECE_BYTES, Part, cursor, gaps, moved, new_piece, write_record};
+use crate::read::{Front, PIECE_BYTES, Part, gaps, new_piece, write_record};
 
 /// A read of one partition of the topic of this number.
 pub(super) struct Read {
     pub(super) topic: usize,
     pub(super) fetched: Fetched,
+}
+
+impl Read {
+    /// First offset that it is about: a record's, or that of a gap before it.
+    pub(super) fn begin(&self) -> Offset {
+        begin(&self.fetched)
+    }
 }
 
 /// Where a subscription's client stands.
@@ -26,16 +33,6 @@ pub(super) trait Places {
 
     /// All positions as text.
     fn cursor(&self) -> String;
-}
-
-impl Places for Vec<Positions> {
-    fn moved(&mut self, topic: usize, partition: PartitionIndex, next: Offset) {
-        moved(&mut self[topic], partition, next);
-    }
-
-    fn cursor(&self) -> String {
-        cursor::encode_several(self.iter())
-    }
 }
 
 /// Reads on their way into frames.
@@ -52,6 +49,15 @@ enum Left {
     Batches(Batches),
 }
 
+impl Left {
+    fn partition(&self) -> PartitionIndex {
+        match self {
+            Self::Records(part) => part.partition,
+            Self::Batches(batches) => batches.partition,
+        }
+    }
+}
+
 /// A frame that is whole but for its marks.
 enum Frame {
     Gap(StreamGap),
@@ -60,8 +66,24 @@ enum Frame {
 }
 
 impl Backlog {
-    pub(super) fn new(id: FrameId, topics: Vec<TopicName>, form: StreamForm) -> Self {
-        Self { id, topics, parts: VecDeque::new(), form }
+    pub(super) fn new(id: FrameId, form: StreamForm) -> Self {
+        Self { id, topics: Vec::new(), parts: VecDeque::new(), form }
+    }
+
+    /// Gives a topic the next number.
+    pub(super) fn add_topic(&mut self, topic: TopicName) {
+        self.topics.push(topic);
+    }
+
+    /// How many topics have numbers.
+    pub(super) fn topics(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// Drops what is left of partitions that are not to be kept.
+    pub(super) fn retain(&mut self, keep: impl Fn(&TopicName, PartitionIndex) -> bool) {
+        let topics = &self.topics;
+        self.parts.retain(|(topic, left)| keep(&topics[*topic], left.partition()));
     }
 
     /// Puts reads behind what there is.
@@ -71,6 +93,11 @@ impl Backlog {
             StreamForm::Batches => (topic, Left::Batches(Batches::new(fetched))),
         };
         self.parts.extend(reads.into_iter().map(left));
+    }
+
+    /// Drops everything.
+    pub(super) fn clear(&mut self) {
+        self.parts.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -283,9 +310,10 @@ struct Batches {
 
 impl Batches {
     fn new(fetched: Fetched) -> Self {
-        let gaps: VecDeque<Gap> = gaps(&fetched).collect();
-        let at = gaps.front().map_or(fetched.from, |gap| fetched.from.min(Offset(gap.from)));
-        let (partition, next_offset) = (fetched.partition, fetched.next_offset);
+        let (partition, at, gaps) = (fetched.partition, begin(&fetched), gaps(&fetched).collect());
+        // The last batch comes whole, also where not all of its records count.
+        let behind = fetched.batches.last().map_or(Offset(0), |batch| batch.header().next_offset());
+        let next_offset = fetched.next_offset.max(behind);
         Self { partition, batches: fetched.batches.into(), gaps, at, next_offset }
     }
 
@@ -300,11 +328,15 @@ impl Batches {
     }
 }
 
+fn begin(fetched: &Fetched) -> Offset {
+    fetched.gaps.first().map_or(fetched.from, |gap| fetched.from.min(gap.from))
+}
+
 fn told(id: &FrameId, topic: &TopicName, gap: &Gap) -> StreamGap {
     let cause = match gap.cause {
         GapCause::Removed => SkipCause::Retention,
         GapCause::Damaged => SkipCause::Damage,
     };
     let topic = topic.as_str().to_owned();
-    StreamGap { id: id.clone(), topic, partition: gap.partition, from: gap.from, to: gap.to, cause }
+    StreamGap { id: id.clone(), topic, partition: gap.partition, from: Some(gap.from), to: gap.to, cause }
 }

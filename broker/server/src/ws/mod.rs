@@ -8,10 +8,13 @@
 mod allowance;
 mod backlog;
 mod handshake;
+mod member;
+mod outflow;
 mod produce;
+mod seat;
 mod session;
 mod socket;
-mod source;
+mod start;
 mod subscription;
 
 use axum::body::Body;
@@ -24,6 +27,7 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::extract::Params;
+use crate::groups;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 use session::Session;
@@ -63,6 +67,7 @@ async fn open_socket(
     params.finish()?;
     let (mut parts, _) = request.into_parts();
     let offer = handshake::read(&mut parts)?;
+    let client = groups::client(&parts.headers);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -78,7 +83,7 @@ async fn open_socket(
             Ok(upgraded) => {
                 let open = state.metrics().open_websocket();
                 let socket = Socket::new(upgraded, state.limits().bytes_max).await;
-                Session::new(socket, &state, engine, who).run(offer.line.phase).await;
+                Session::new(socket, &state, engine, who, client).run(offer.line.phase).await;
                 drop(open);
             }
             Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),

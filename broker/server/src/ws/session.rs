@@ -21,8 +21,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::produce::{self, Landed, Landing};
+use super::seat::{self, COMMANDS_MAX, Command, Delivery, Seat};
 use super::socket::{Close, Event, Outgoing, Socket};
-use super::subscription::{self, COMMANDS_MAX, Command, Delivery, Seat};
+
 use crate::AppState;
 use crate::connection::Phase;
 use crate::state::WsTimes;
@@ -55,6 +56,8 @@ pub(super) struct Session {
     state: AppState,
     engine: Engine,
     who: Arc<Principal>,
+    /// Who the client says that it is.
+    client: Arc<str>,
     limits: WsLimits,
     times: WsTimes,
     subscriptions: HashMap<FrameId, mpsc::Sender<Command>>,
@@ -71,13 +74,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(socket: Socket, state: &AppState, engine: Engine, who: Principal) -> Self {
+    pub(super) fn new(socket: Socket, state: &AppState, engine: Engine, who: Principal, client: String) -> Self {
         let (outbox, deliveries) = mpsc::channel(1);
         Self {
             socket,
             state: state.clone(),
             engine,
             who: Arc::new(who),
+            client: client.into(),
             limits: super::limits(state),
             times: state.ws(),
             subscriptions: HashMap::new(),
@@ -292,7 +296,8 @@ impl Session {
             outbox: self.outbox.clone(),
             _running: self.state.metrics().subscription(),
         };
-        tokio::spawn(subscription::serve(self.engine.clone(), Arc::clone(&self.who), wish, seat));
+        let (who, client) = (Arc::clone(&self.who), Arc::clone(&self.client));
+        tokio::spawn(seat::serve(self.engine.clone(), who, client, wish, seat));
         self.subscriptions.insert(id, commands);
     }
 

@@ -7,6 +7,7 @@ mod connections;
 mod contract;
 mod cors;
 mod disk;
+mod groups;
 mod harness;
 mod heads;
 mod hosts;

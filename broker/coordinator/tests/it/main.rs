@@ -1,0 +1,9 @@
+//! The coordinator from outside: cases that others got wrong, and its rules one by one.
+
+mod assignors;
+mod cases;
+mod kit;
+mod offsets;
+mod rebalances;
+mod restarts;
+mod static_members;
