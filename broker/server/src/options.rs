@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 14] = [
+        let refused: [(&str, Change, Change); 16] = [
             ("--max-body-bytes", |o| o.max_body_bytes = 0, |o| o.max_body_bytes = usize::MAX),
             ("--max-connections", |o| o.max_connections = 0, |o| o.max_connections = usize::MAX),
             ("--max-headers", |o| o.max_headers = 0, |o| o.max_headers = 4_097),

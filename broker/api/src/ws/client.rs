@@ -573,7 +573,10 @@ mod tests {
         assert_eq!((group.as_str(), join, cursor), ("g", JoinGroup::new(Vec::new()), None));
         let more = r#","topics":["t"],"from":"time:7","instance_id":"i","session_timeout_ms":100,"cursor":"c""#;
         let (_, join, cursor) = member(more).expect("all of it");
-        assert_eq!((join.topics, join.start, cursor), (vec!["t".to_owned()], GroupStart::Time(7), Some("c".to_owned())));
+        assert_eq!(
+            (join.topics, join.start, cursor),
+            (vec!["t".to_owned()], GroupStart::Time(7), Some("c".to_owned()))
+        );
         assert_eq!((join.instance_id, join.session_timeout_ms), (Some("i".to_owned()), 100));
         for (wrong, pointer) in [
             (r#","from":5"#, "/from"),

@@ -8,17 +8,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use levada_api::{
-    ErrorCode, JoinGroup, Problem, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember,
-};
+use levada_api::{ErrorCode, JoinGroup, Problem, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember};
 use levada_engine::{
-    CommitWhat, Engine, GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPart, Membership, MemberState,
+    CommitWhat, Engine, GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPart, MemberState, Membership,
     OffsetReset, ResetCause,
 };
 use levada_log::RecordsError;
 use levada_model::limits::{READ_RECORDS_MAX, READ_WAIT_MS_MAX};
 use levada_model::{GroupName, MemberId, Offset, PartitionIndex, TopicId, TopicName};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::backlog::{Places, Read};
 use super::outflow::Outflow;
@@ -34,7 +32,12 @@ const BEATS_A_SESSION: u64 = 3;
 /// Longest time between two: what is revoked meanwhile is told with the next.
 const BEAT_MS_MAX: u64 = 1_000;
 
-type Fetching = BoxFuture<'static, Result<GroupFetched, GroupError>>;
+/// A fetch under way, since when, and whether it waits.
+struct Fetching {
+    answer: BoxFuture<'static, Result<GroupFetched, GroupError>>,
+    since: Instant,
+    waits: bool,
+}
 
 /// A partition by the names that commits use.
 type Place = (TopicName, PartitionIndex);
@@ -53,6 +56,8 @@ pub(super) struct Member {
     fetching: Option<Fetching>,
     /// Whether the last fetch brought nothing, so that the next one waits.
     is_dry: bool,
+    /// Whether a fetch that was to wait came back at once without news, so that the next one waits for the next beat.
+    rests: bool,
     beats: Interval,
 }
 
@@ -100,10 +105,8 @@ impl Member {
             cursor: cursor.unwrap_or_else(|| GroupCursor { group: group.clone(), positions: Vec::new() }),
             topics: Vec::new(),
         };
-        let member = StreamMember {
-            member_id: membership.member_id.to_string(),
-            standing: groups::heartbeat(&membership),
-        };
+        let member =
+            StreamMember { member_id: membership.member_id.to_string(), standing: groups::heartbeat(&membership) };
         let subscribed = ServerFrame::Subscribed {
             id: asked.id.clone(),
             positions: Vec::new(),
@@ -125,6 +128,7 @@ impl Member {
             unfinished: BTreeMap::new(),
             fetching: None,
             is_dry: true,
+            rests: false,
             beats,
         })
     }
@@ -154,7 +158,11 @@ impl Member {
     async fn run(&mut self, seat: &mut Seat) -> End {
         loop {
             let has_frame = self.out.has_frame();
-            if self.fetching.is_none() && self.may_fetch() && (self.out.is_thirsty() || self.has_to_give_up()) {
+            if self.fetching.is_none()
+                && !self.rests
+                && self.may_fetch()
+                && (self.out.is_thirsty() || self.has_to_give_up())
+            {
                 self.fetching = Some(self.fetch());
             }
             let fetching = self.fetching.is_some();
@@ -177,17 +185,19 @@ impl Member {
                     }
                     permit.send(seat.delivery(self.out.take()));
                 }
-                fetched = async { self.fetching.as_mut().expect("it was looked at").await }, if fetching => {
-                    self.fetching = None;
+                fetched = async { (&mut self.fetching.as_mut().expect("it was looked at").answer).await }, if fetching => {
                     match fetched {
                         Ok(fetched) => self.take(fetched),
                         Err(error) => return self.failed(error),
                     }
                 }
-                _ = self.beats.tick(), if !fetching => match self.seat.heartbeat().await {
-                    Ok(membership) => self.follow(membership),
-                    Err(error) => return self.failed(error),
-                },
+                _ = self.beats.tick(), if !fetching => {
+                    self.rests = false;
+                    match self.seat.heartbeat().await {
+                        Ok(membership) => _ = self.follow(membership),
+                        Err(error) => return self.failed(error),
+                    }
+                }
             }
         }
     }
@@ -206,23 +216,29 @@ impl Member {
         self.out.backlog().clear();
         let waits = self.is_dry && !self.has_to_give_up();
         let wait = if waits { Duration::from_millis(READ_WAIT_MS_MAX) } else { Duration::ZERO };
-        let cursor = Some(self.places.cursor.clone()).filter(|cursor| !cursor.positions.is_empty());
+        // A cursor without positions says that nothing is known yet, so that the first partitions are told at once.
+        let cursor = Some(self.places.cursor.clone());
         let max_bytes = chunk_bytes(self.form);
         let fetch = GroupFetch { cursor, max_records: READ_RECORDS_MAX, max_bytes, wait };
         let Identity { engine, who, group, member, .. } = &self.seat;
         let (engine, who, group, member) = (engine.clone(), who.clone(), group.clone(), member.clone());
-        Box::pin(async move { engine.fetch_group(&who, &group, &member, fetch).await })
+        let answer = Box::pin(async move { engine.fetch_group(&who, &group, &member, fetch).await });
+        Fetching { answer, since: Instant::now(), waits }
     }
 
     fn take(&mut self, fetched: GroupFetched) {
         let GroupFetched { membership, parts, cursor, resets } = fetched;
+        let under_way = self.fetching.take().expect("it has just answered");
         self.is_dry = parts.is_empty();
         self.places.cursor = cursor;
-        self.follow(membership);
+        // From here on the client stands before what was read.
+        let reads: Vec<Read> = parts.into_iter().map(|part| self.places.read(part)).collect();
+        let has_changed = self.follow(membership);
+        let was_quick = under_way.since.elapsed() < self.beats.period();
+        self.rests = self.is_dry && under_way.waits && was_quick && !has_changed;
         for reset in resets {
             self.tell(&reset);
         }
-        let reads: Vec<Read> = parts.into_iter().map(|part| self.places.read(part)).collect();
         for (_, topic) in &self.places.topics[self.out.backlog().topics()..] {
             self.out.backlog().add_topic(topic.clone());
         }
@@ -257,13 +273,13 @@ impl Member {
         }
     }
 
-    /// Tells what changed, and drops what was read of partitions that are to be read no more.
-    fn follow(&mut self, membership: Membership) {
+    /// Tells what changed, if anything did, and drops what was read of partitions that are to be read no more.
+    fn follow(&mut self, membership: Membership) -> bool {
         let told = |it: &Membership| (it.assignment.clone(), it.revoked.clone(), it.state == MemberState::Idle);
         let has_changed = told(&membership) != told(&self.membership);
         self.membership = membership;
         if !has_changed {
-            return;
+            return false;
         }
         let Membership { assignment, revoked, .. } = &self.membership;
         self.out.backlog().retain(|topic, partition| assignment.iter().any(|it| it.0 == *topic && it.1 == partition));
@@ -271,6 +287,7 @@ impl Member {
         let standing = groups::heartbeat(&self.membership);
         let cursor = self.places.cursor();
         self.out.say(&ServerFrame::Rebalance { id: self.out.id().clone(), standing, cursor });
+        true
     }
 
     /// Tells of a position that did not go on where it stood.

@@ -57,10 +57,7 @@ fn decode(text: &str) -> Option<Vec<Positions>> {
     decode_topic(text).map(|only| vec![only]).or_else(|| decode_topics(text))
 }
 
-fn by_name(
-    places: &[GroupPlace],
-    topics: &[TopicName],
-) -> Result<Vec<(TopicName, PartitionIndex, Offset)>, Problem> {
+fn by_name(places: &[GroupPlace], topics: &[TopicName]) -> Result<Vec<(TopicName, PartitionIndex, Offset)>, Problem> {
     let mut named: Vec<(TopicName, PartitionIndex, Offset)> = Vec::with_capacity(places.len());
     for (at, place) in places.iter().enumerate() {
         let refused = |field: &str, detail: &str| {

@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 mod frames;
+mod groups;
 mod life;
 mod opening;
 mod produce;
