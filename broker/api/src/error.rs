@@ -94,6 +94,8 @@ codes! {
     TopicExists = "topic-exists", 409, final, "There is a topic of this name.";
     SubscriptionExists = "subscription-exists", 409, final, "The socket has a subscription of this id.";
     TooManySubscriptions = "too-many-subscriptions", 409, final, "The socket has as many subscriptions as it may.";
+    KeylessRecords = "keyless-records", 409, final, "The topic holds records without a key, so it cannot be compacted.";
+    NotCompacted = "not-compacted", 409, final, "The topic's cleanup.policy does not compact.";
     PartitionRetiring = "partition-retiring", 409, final, "The partition takes no new records.";
     OutOfOrderSequence = "out-of-order-sequence", 409, final, "The producer's sequence has a gap, or is a repeat too old to be recognised.";
     FencedInstance = "fenced-instance", 409, final, "Another member came with this member's instance id and took its place.";
@@ -120,6 +122,7 @@ codes! {
     InvalidOffset = "invalid-offset", 422, final, "An offset lies where there is nothing.";
     NoDeadLetters = "no-dead-letters", 422, final, "The topic can have no dead letters.";
     InvalidRecord = "invalid-record", 422, final, "A record breaks a rule.";
+    KeyRequired = "key-required", 422, final, "The topic is compacted, so every record needs a key.";
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster.";
@@ -133,6 +136,7 @@ codes! {
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
     CoordinatorLoading = "coordinator-loading", 503, retry, "The group's coordinator is loading; what was asked for may have been done.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
+    CompactionFailed = "compaction-failed", 503, retry, "A partition could not be compacted; its log is as it was.";
 }
 
 impl ErrorCode {

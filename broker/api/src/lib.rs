@@ -34,8 +34,9 @@ pub use record_schema::{
     Gap, GapCause, GroupRecord, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords,
 };
 pub use topics::{
-    AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,
-    TruncatedPartition, TruncatedTopic,
+    AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
+    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
+    WaitingFor,
 };
 pub use ws::{
     BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember,

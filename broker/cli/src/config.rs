@@ -90,10 +90,14 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_PRODUCER_ID_EXPIRATION_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     producer_id_expiration_ms: Option<u64>,
-    /// How often retention, rolling by age and checkpoints are looked after. [default: 30000]
+    /// How often retention, rolling by age, checkpoints and compaction are looked after. [default: 30000]
     #[arg(long, env = "LEVADA_MAINTENANCE_INTERVAL_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     maintenance_interval_ms: Option<u64>,
+    /// Most memory that compaction takes for keys; what does not fit takes further passes. [default: 67108864]
+    #[arg(long, env = "LEVADA_COMPACTION_MEMORY_BYTES", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction_memory_bytes: Option<usize>,
     /// How long the log waits for more appends before it writes a group. [default: 0]
     #[arg(long, env = "LEVADA_LINGER_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +157,7 @@ pub(crate) struct ServeConfig {
     pub(crate) auto_create_topics: Option<bool>,
     pub(crate) producer_id_expiration_ms: u64,
     pub(crate) maintenance_interval_ms: u64,
+    pub(crate) compaction_memory_bytes: usize,
     pub(crate) linger_ms: u64,
     pub(crate) group_initial_rebalance_delay_ms: u64,
     pub(crate) offsets_retention_ms: u64,
@@ -185,6 +190,7 @@ impl Default for ServeConfig {
             auto_create_topics: server.auto_create_topics,
             producer_id_expiration_ms: ms(server.producer_expiration),
             maintenance_interval_ms: ms(server.maintenance_interval),
+            compaction_memory_bytes: server.compaction_memory_bytes,
             linger_ms: ms(server.linger),
             group_initial_rebalance_delay_ms: ms(server.group_initial_rebalance_delay),
             offsets_retention_ms: ms(server.offsets_retention),

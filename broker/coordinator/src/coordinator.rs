@@ -9,7 +9,8 @@ use crate::group::{Context, Group};
 use crate::records::{GroupRecord, Key, MemberRecord, OffsetRecord};
 use crate::terms::{
     CommitAnswer, CommitError, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError, GroupSummary, GroupView,
-    JoinError, Joined, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step, TopicsView,
+    Holding, JoinError, Joined, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step,
+    TopicsView,
 };
 use crate::timers::Timers;
 
@@ -219,6 +220,19 @@ impl Coordinator {
     #[must_use]
     pub fn group(&self, group: &GroupName) -> Option<GroupView> {
         self.groups.get(group).filter(|group| group.is_shown()).map(Group::describe)
+    }
+
+    /// What a group has committed, by topic and partition; none if nothing is known of it.
+    #[must_use]
+    pub fn committed(&self, group: &GroupName) -> Option<Vec<(TopicPartition, Committed)>> {
+        let group = self.groups.get(group).filter(|group| group.is_shown())?;
+        Some(group.committed().map(|(partition, committed)| (*partition, committed.clone())).collect())
+    }
+
+    /// What a member holds, without a word to it; none if there is no such member.
+    #[must_use]
+    pub fn holdings(&self, group: &GroupName, member: &MemberId) -> Option<Vec<Holding>> {
+        self.groups.get(group)?.holdings_of(member)
     }
 
     /// Records that hold all that it knows: what is left of all its steps' records after compaction.

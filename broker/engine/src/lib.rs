@@ -1,9 +1,10 @@
-//! The engine: topics, partitions, produce, fetch and group offsets of one node. Async begins here.
+//! The engine: topics, partitions, produce, fetch and consumer groups of one node. Async begins here.
 //!
 //! Every call names its [`Principal`](levada_model::Principal) and asks the authorizer. Not here: HTTP, wire types, and
 //! WebAssembly (modules come in through the traits of `levada_extension`).
 
 mod catalog;
+mod compaction;
 mod counters;
 mod directory;
 mod engine;
@@ -20,6 +21,7 @@ mod start;
 mod topic_reader;
 mod topics;
 
+pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
 pub use groups::{

@@ -72,6 +72,11 @@ pub const PARTITION_QUEUE_APPENDS_MAX: usize = 4_096;
 pub const PARTITION_QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of recent batches that the whole broker keeps in memory for readers at the tail.
 pub const TAIL_CACHE_BYTES_MAX: usize = 64 << 20;
+/// Default of `--compaction-memory-bytes`: memory for the keys of the log that is compacted (Kafka's
+/// `log.cleaner.dedupe.buffer.size`, which is 128 MiB).
+pub const COMPACTION_MEMORY_BYTES: usize = 64 << 20;
+/// Default and largest `wait_ms` of a forced compaction; above it the request is clamped.
+pub const COMPACT_WAIT_MS_MAX: u64 = 30_000;
 /// Partitions of `__consumer_offsets`.
 pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
 /// Most members of one group.

@@ -5,6 +5,7 @@
 //! (`levada_engine`).
 
 mod cluster;
+mod compaction;
 mod connection;
 mod cursor;
 mod extract;

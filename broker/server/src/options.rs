@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use levada_engine::GroupOptions;
-use levada_model::limits::{BODY_BYTES_MAX, PRODUCER_EXPIRATION_MS};
+use levada_model::limits::{BODY_BYTES_MAX, COMPACTION_MEMORY_BYTES, PRODUCER_EXPIRATION_MS};
 use tokio::sync::Semaphore;
 
 use crate::start::StartError;
@@ -19,6 +19,8 @@ const BODY_BYTES_CEILING: usize = i32::MAX as usize;
 const HEADERS_CEILING: usize = 4_096;
 /// Most bytes of a head that may be allowed: they are buffered for each connection.
 const HEADER_BYTES_CEILING: usize = 16 << 20;
+/// Least memory for compaction: some ten thousand keys a pass.
+const COMPACTION_BYTES_FLOOR: usize = 1 << 20;
 /// Longest linger: each produce waits so long.
 const LINGER_CEILING: Duration = Duration::from_secs(60);
 /// Longest first pause of a group: its members read nothing meanwhile.
@@ -57,8 +59,10 @@ pub struct ServeOptions {
     pub auto_create_topics: Option<bool>,
     /// How long a partition remembers a producer after its last append.
     pub producer_expiration: Duration,
-    /// How often retention, age rolls and checkpoints are looked after.
+    /// How often retention, age rolls, checkpoints and compaction are looked after.
     pub maintenance_interval: Duration,
+    /// Most memory that compaction takes for the keys of the log that it is at; what does not fit takes further passes.
+    pub compaction_memory_bytes: usize,
     /// How long a partition waits for company before it writes and syncs a group.
     pub linger: Duration,
     /// How long the first assignment of an empty group waits for more members.
@@ -93,6 +97,7 @@ impl Default for ServeOptions {
             auto_create_topics: None,
             producer_expiration: Duration::from_millis(PRODUCER_EXPIRATION_MS.unsigned_abs()),
             maintenance_interval: Duration::from_secs(30),
+            compaction_memory_bytes: COMPACTION_MEMORY_BYTES,
             linger: Duration::ZERO,
             group_initial_rebalance_delay: groups.initial_rebalance_delay,
             offsets_retention: groups.offsets_retention,
@@ -125,6 +130,7 @@ impl ServeOptions {
         time("--idle-timeout-ms", self.idle_timeout, MS..=TIME_CEILING)?;
         time("--producer-id-expiration-ms", self.producer_expiration, MS..=TIME_CEILING)?;
         time("--maintenance-interval-ms", self.maintenance_interval, MS..=TIME_CEILING)?;
+        number("--compaction-memory-bytes", self.compaction_memory_bytes, COMPACTION_BYTES_FLOOR..=usize::MAX)?;
         time("--linger-ms", self.linger, Duration::ZERO..=LINGER_CEILING)?;
         let delay = self.group_initial_rebalance_delay;
         time("--group-initial-rebalance-delay-ms", delay, Duration::ZERO..=GROUP_DELAY_CEILING)?;
@@ -157,8 +163,9 @@ mod tests {
 
     #[test]
     fn the_defaults_and_the_edges_are_taken() {
-        let taken: [Change; 7] = [
+        let taken: [Change; 8] = [
             |_| {},
+            |o| o.compaction_memory_bytes = COMPACTION_BYTES_FLOOR,
             |o| (o.max_body_bytes, o.max_connections, o.max_headers, o.max_header_bytes) = (1, 1, 1, 1),
             |o| (o.max_headers, o.max_body_bytes) = (HEADERS_CEILING, BODY_BYTES_CEILING),
             |o| (o.linger, o.maintenance_interval, o.shutdown_timeout) = (LINGER_CEILING, MS, MS),
@@ -175,7 +182,12 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 16] = [
+        let refused: [(&str, Change, Change); 17] = [
+            (
+                "--compaction-memory-bytes",
+                |o| o.compaction_memory_bytes = 0,
+                |o| o.compaction_memory_bytes = COMPACTION_BYTES_FLOOR - 1,
+            ),
             ("--max-body-bytes", |o| o.max_body_bytes = 0, |o| o.max_body_bytes = usize::MAX),
             ("--max-connections", |o| o.max_connections = 0, |o| o.max_connections = usize::MAX),
             ("--max-headers", |o| o.max_headers = 0, |o| o.max_headers = 4_097),

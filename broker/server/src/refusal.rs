@@ -97,6 +97,10 @@ impl From<TopicError> for Refusal {
             TopicError::NoPartition { .. } => ErrorCode::InvalidOffset,
             TopicError::Repeated(_) => ErrorCode::InvalidField,
             TopicError::BeyondEnd { .. } => ErrorCode::InvalidOffset,
+            TopicError::Keyless { .. } => ErrorCode::KeylessRecords,
+            TopicError::NotCompacted(_) => ErrorCode::NotCompacted,
+            TopicError::CompactionFailed { .. } => ErrorCode::CompactionFailed,
+            TopicError::Storage(_) => ErrorCode::StorageFailed,
             TopicError::Closing => ErrorCode::ShuttingDown,
             TopicError::OutOfFiles => ErrorCode::Overloaded,
             TopicError::Fenced { .. } => ErrorCode::LogFenced,
@@ -106,6 +110,8 @@ impl From<TopicError> for Refusal {
             TopicError::BeyondEnd { high_watermark, .. } => problem.with(|m| m.high_watermark = Some(high_watermark.0)),
             TopicError::Fenced { possible, .. } => problem.effect(effect(possible)),
             TopicError::PartitionCount { .. } => problem.at("/partitions", error.to_string()),
+            TopicError::Keyless { .. } => problem.at("/config/cleanup.policy", error.to_string()),
+            TopicError::CompactionFailed { .. } => problem.effect(Effect::Partial),
             _ => problem,
         })
     }

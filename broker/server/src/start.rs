@@ -165,6 +165,7 @@ fn engine_options(options: &ServeOptions) -> EngineOptions {
         auto_create_topics: options.creates_topics(),
         producer_expiration: options.producer_expiration,
         maintenance_interval: options.maintenance_interval,
+        compaction_memory_bytes: options.compaction_memory_bytes,
         linger: options.linger,
         groups: GroupOptions {
             initial_rebalance_delay: options.group_initial_rebalance_delay,

@@ -26,6 +26,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("auto-create-topics", "false", "false"),
     ("producer-id-expiration-ms", "1", "2"),
     ("maintenance-interval-ms", "1", "2"),
+    ("compaction-memory-bytes", "1048576", "2097152"),
     ("linger-ms", "1", "2"),
     ("group-initial-rebalance-delay-ms", "1", "2"),
     ("offsets-retention-ms", "1", "2"),

@@ -134,21 +134,30 @@ impl Group {
     }
 
     fn assignor_input(&self) -> AssignorInput {
-        let id_of = |name| self.seen.get(name).map(|info| info.id);
         let held = |(partition, place): (&TopicPartition, &Place)| place.hold.epoch().map(|_| *partition);
-        let members = self.members.iter().map(|(id, member)| AssignorMember {
-            member_id: id.clone(),
-            instance_id: member.instance_id.clone(),
-            subscribed: member.topics.iter().filter_map(id_of).collect(),
-            owned: member.places.iter().filter_map(held).collect(),
-        });
+        let mut members: Vec<AssignorMember> = Vec::with_capacity(self.members.len());
+        // Members of a group mostly subscribe to the same: what was found for one is taken for the next.
+        let mut before: &[TopicName] = &[];
+        for (id, member) in self.members.iter() {
+            let subscribed = match members.last() {
+                Some(last) if before == member.topics => last.subscribed.clone(),
+                _ => member.topics.iter().filter_map(|name| self.seen.get(name).map(|info| info.id)).collect(),
+            };
+            before = &member.topics;
+            members.push(AssignorMember {
+                member_id: id.clone(),
+                instance_id: member.instance_id.clone(),
+                subscribed,
+                owned: member.places.iter().filter_map(held).collect(),
+            });
+        }
         let partition = |partition: &_| AssignorPartition { partition: *partition, lag: None };
         let topics = self.seen.iter().map(|(name, info)| AssignorTopic {
             topic: info.id,
             name: name.clone(),
             partitions: info.partitions.iter().map(partition).collect(),
         });
-        AssignorInput::new(members.collect(), topics.collect())
+        AssignorInput::new(members, topics.collect())
     }
 
     /// What an answer means now: partitions that are gone are left out; what was meant for a member that has left stays

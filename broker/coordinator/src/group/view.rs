@@ -49,8 +49,13 @@ impl Group {
     }
 
     /// The offsets that stand.
-    pub(super) fn committed(&self) -> impl Iterator<Item = (&TopicPartition, &Committed)> {
+    pub(crate) fn committed(&self) -> impl Iterator<Item = (&TopicPartition, &Committed)> {
         self.offsets.iter().filter_map(|(partition, record)| Some((partition, record.committed()?)))
+    }
+
+    /// What a member holds.
+    pub(crate) fn holdings_of(&self, member: &MemberId) -> Option<Vec<Holding>> {
+        self.members.get(member).map(|record| self.holdings(record))
     }
 
     fn holdings(&self, member: &MemberRecord) -> Vec<Holding> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use levada_coordinator::{
-    AssignTask, Committed, Coordinator, CoordinatorOptions, GroupState, GroupView, Holding, JoinError, MemberCommit,
-    MemberError, MemberView, NewMember, Now, Refusal, Start, Step, TopicInfo, TopicsView,
+    AssignTask, Committed, Coordinator, CoordinatorOptions, DeleteError, GroupState, GroupView, Holding, JoinError,
+    MemberCommit, MemberError, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
+    TopicsView,
 };
 use levada_extension::{Assignment, AssignorFault, TopicPartition, native_assignor};
 use levada_model::{
@@ -39,6 +40,19 @@ impl Topics {
     pub(crate) fn delete(&mut self, name: &str) {
         self.version += 1;
         self.topics.remove(&topic(name));
+    }
+
+    pub(crate) fn id(&self, name: &str) -> Option<u128> {
+        self.topics.get(&topic(name)).map(|info| info.id.0.as_u128())
+    }
+
+    /// All partitions by topic.
+    pub(crate) fn all(&self) -> BTreeMap<TopicName, Vec<TopicPartition>> {
+        let all = |info: &TopicInfo| {
+            let topic = info.id;
+            info.partitions.iter().map(|index| TopicPartition { topic, partition: *index }).collect()
+        };
+        self.topics.iter().map(|(name, info)| (name.clone(), all(info))).collect()
     }
 }
 
@@ -128,6 +142,12 @@ impl World {
         }
     }
 
+    /// Lets time pass without doing what is due.
+    pub(crate) fn advance(&mut self, millis: u64) {
+        self.tick += millis;
+        self.wall += i64::try_from(millis).expect("short");
+    }
+
     /// Does what is due now.
     pub(crate) fn run(&mut self) {
         let step = self.coordinator.tick(self.now(), &self.topics);
@@ -181,8 +201,19 @@ impl World {
         offset: u64,
         epoch: Option<u32>,
     ) -> Result<Result<u64, Refusal>, MemberError> {
+        self.commit_at(id, partition(index), offset, epoch)
+    }
+
+    /// The same for a partition of any topic.
+    pub(crate) fn commit_at(
+        &mut self,
+        id: &str,
+        partition: TopicPartition,
+        offset: u64,
+        epoch: Option<u32>,
+    ) -> Result<Result<u64, Refusal>, MemberError> {
         let commit = MemberCommit {
-            partition: partition(index),
+            partition,
             offset: Offset(offset),
             leader_epoch: LeaderEpoch(0),
             epoch: epoch.map(levada_coordinator::AssignmentEpoch),
@@ -200,8 +231,22 @@ impl World {
             committed_at: self.now().wall,
             metadata: String::new(),
         };
-        let step = self.coordinator.commit_standalone(self.now(), &group(), vec![(partition(index), committed)]);
-        self.take(step).expect("no member is active");
+        self.commit_standalone_at(partition(index), committed).expect("no member is active");
+    }
+
+    /// The same for a partition of any topic.
+    pub(crate) fn commit_standalone_at(
+        &mut self,
+        partition: TopicPartition,
+        committed: Committed,
+    ) -> Result<(), StandaloneError> {
+        let step = self.coordinator.commit_standalone(self.now(), &group(), vec![(partition, committed)]);
+        self.take(step)
+    }
+
+    pub(crate) fn delete(&mut self) -> Result<(), DeleteError> {
+        let step = self.coordinator.delete(self.now(), &group());
+        self.take(step)
     }
 
     /// Answers the oldest open task.
@@ -209,6 +254,13 @@ impl World {
         let task = self.tasks.remove(0);
         let step = self.coordinator.assigned(self.now(), &task.group, task.token, answer);
         self.take(step);
+    }
+
+    /// Answers a task that is not open.
+    pub(crate) fn answer_wrongly(&mut self) {
+        let step = self.coordinator.assigned(self.now(), &group(), u64::MAX, Ok(Vec::new()));
+        self.take(step);
+        assert_eq!(self.written, 0);
     }
 
     /// Answers the oldest open task as the built-in assignor does.
@@ -290,6 +342,13 @@ impl World {
 /// What the built-in assignor answers.
 pub(crate) fn well(task: &AssignTask) -> Result<Assignment, AssignorFault> {
     native_assignor(&task.assignor).expect("a built-in one").assign(&task.input)
+}
+
+/// What the assignor that is asked for answers if it is built in, else another.
+pub(crate) fn well_or_built_in(task: &AssignTask) -> Result<Assignment, AssignorFault> {
+    native_assignor(&task.assignor)
+        .unwrap_or_else(|| native_assignor("round-robin").expect("it is"))
+        .assign(&task.input)
 }
 
 /// A member of session 45 s, rebalance time-out 60 s, fetch interval 300 s.

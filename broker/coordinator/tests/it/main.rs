@@ -3,7 +3,9 @@
 mod assignors;
 mod cases;
 mod kit;
+mod model;
 mod offsets;
+mod properties;
 mod rebalances;
 mod restarts;
 mod static_members;

@@ -1,90 +1,46 @@
-//! The coordinators of the partitions of `__consumer_offsets`: each a state machine of `levada_coordinator`, loaded from
-//! its partition's log, whose every step is in the log before it is answered.
+//! The coordinators of the partitions of `__consumer_offsets`, one each, and handles to them.
 //!
-//! A step runs under the partition's lock, and its records are handed to the partition's owner under the same lock, so
-//! the order of the log is the order of the states. Each batch expects the offset behind the one before: where one is
-//! not stored, none behind it is. Then, and when a step panics, the coordinator is forgotten and loaded anew. Nobody is
-//! answered before everything is durable that the machine had taken in when it answered.
+//! They hold nothing of the engine that a task of theirs would keep alive: an engine that is dropped is gone at once.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use levada_coordinator::{AssignTask, Coordinator, CoordinatorOptions, CoordinatorRecord, Now, Step, TopicsView};
-use levada_extension::{Assignment, AssignorFault, murmur2};
-use levada_log::{BatchBuilder, NewBatch, SequenceCheck};
-use levada_model::{GroupName, Offset, PartitionIndex, Record, Tick, Timestamp, limits};
-use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
+use levada_coordinator::{Coordinator, CoordinatorOptions, Now, Step};
+use levada_extension::murmur2;
+use levada_model::{GroupName, PartitionIndex, Tick, limits};
+use tokio::sync::Notify;
 
-use super::assignors;
-use super::loading::{self, LoadFault, Loading};
 use super::offsets_topic::offsets_topic;
-use super::progress::{Landing, Progress, Receipt};
+use super::slot::Slot;
 use super::terms::{GroupError, GroupOptions};
 use super::watches::Watches;
-use crate::AppendFault;
 use crate::catalog::{Catalog, Topic};
-use crate::engine::Core;
-use crate::partition::{NewAppend, Partition};
+use crate::directory::Directory;
+use crate::partition::Partition;
 
-/// The coordinators, by the number of their partition.
+/// The coordinators, by the number of their partition, and what they work with.
 pub(crate) struct Groups {
     slots: Vec<Arc<Slot>>,
-    options: CoordinatorOptions,
+    pub(super) options: CoordinatorOptions,
+    pub(super) catalog: Arc<Catalog>,
+    directory: Arc<Directory>,
+    closing: AtomicBool,
     /// Notified when something is due earlier than the ticker knows.
-    due: Arc<Notify>,
-}
-
-/// The place of one coordinator.
-#[derive(Default)]
-pub(super) struct Slot {
-    state: Mutex<State>,
-    /// Fetches that wait for news of their member.
-    pub(super) watches: Arc<Watches>,
-}
-
-/// What there is of a coordinator.
-enum State {
-    /// The log says all. What the one before has handed to the owner has to be answered first.
-    Unloaded { before: Option<Arc<Progress>> },
-    /// It is being read.
-    Loading(Loading),
-    /// It is there.
-    Loaded(Box<Loaded>),
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::Unloaded { before: None }
-    }
-}
-
-/// A coordinator at work.
-struct Loaded {
-    machine: Coordinator,
-    partition: Arc<Partition>,
-    /// Where its next batch goes.
-    next_offset: Offset,
-    progress: Arc<Progress>,
-    /// To the task that hears what became of its batches, in order.
-    landings: mpsc::UnboundedSender<Landing>,
-    /// The topics that its machine has seen.
-    topics_version: u64,
-    /// Where its tasks run.
-    runtime: Handle,
+    pub(super) due: Arc<Notify>,
 }
 
 /// A handle to one coordinator.
 #[derive(Clone)]
 pub(super) struct CoordinatorHandle {
-    core: Arc<Core>,
+    groups: Arc<Groups>,
     slot: Arc<Slot>,
     partition: Arc<Partition>,
 }
 
 impl Groups {
-    pub(crate) fn new(options: &GroupOptions) -> Self {
-        let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    pub(crate) fn new(options: &GroupOptions, catalog: Arc<Catalog>, directory: Arc<Directory>) -> Self {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self {
             slots: (0..limits::CONSUMER_OFFSETS_PARTITIONS).map(|_| Arc::default()).collect(),
             options: CoordinatorOptions {
@@ -92,22 +48,36 @@ impl Groups {
                 rebalance_interval_ms: millis(options.rebalance_interval),
                 offsets_retention_ms: millis(options.offsets_retention),
             },
+            catalog,
+            directory,
+            closing: AtomicBool::new(false),
             due: Arc::default(),
         }
     }
 
-    /// Notified when something is due earlier than was said before; for the ticker alone.
-    pub(super) fn due(&self) -> &Arc<Notify> {
-        &self.due
+    /// Begins to load what is not loaded, since sessions end and offsets expire also in groups that nobody asks for.
+    pub(crate) fn load_all(self: &Arc<Self>) {
+        for coordinator in self.coordinators() {
+            coordinator.slot.begin_load(self, &coordinator.partition);
+        }
     }
 
-    /// Lets everyone who waits look again.
-    pub(crate) fn wake_all(&self) {
-        self.slots.iter().for_each(|slot| slot.watches.wake_all());
+    /// Does what is due in all coordinators; answers when something is due next.
+    pub(crate) fn tick(self: &Arc<Self>) -> Option<Tick> {
+        self.slots.iter().filter_map(|slot| slot.tick(self)).min()
     }
-}
 
-impl Core {
+    /// Changes nothing any more, and lets everyone who waits look again.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.slots.iter().for_each(|slot| slot.watches().wake_all());
+        self.due.notify_one();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// The coordinator of a group; none while `__consumer_offsets` is not there.
     pub(super) fn coordinator(self: &Arc<Self>, group: &GroupName) -> Option<CoordinatorHandle> {
         let topic = self.catalog.get(&offsets_topic())?;
@@ -130,35 +100,22 @@ impl Core {
         partitions.map(|partition| self.coordinator_of(partition.clone())).collect()
     }
 
-    fn coordinator_of(self: &Arc<Self>, partition: Arc<Partition>) -> CoordinatorHandle {
-        let slot = self.groups.slots[partition.index().0 as usize].clone();
-        CoordinatorHandle { core: self.clone(), slot, partition }
-    }
-
-    /// Begins to load what is not loaded, since sessions end and offsets expire also in groups that nobody asks for.
-    pub(crate) fn load_groups(self: &Arc<Self>) {
-        for coordinator in self.coordinators() {
-            coordinator.begin_load();
-        }
-    }
-
-    /// Does what is due in all coordinators; answers when something is due next.
-    pub(crate) fn tick_groups(self: &Arc<Self>) -> Option<Tick> {
-        let next = self.groups.slots.iter().filter_map(|slot| slot.tick(self));
-        next.min()
-    }
-
     pub(super) fn now(&self) -> Now {
         Now { tick: self.directory.tick(), wall: self.directory.now() }
     }
 
     /// Why nothing can be changed now, if so.
-    fn refuses_changes(&self) -> Option<GroupError> {
+    pub(super) fn refuses_changes(&self) -> Option<GroupError> {
         if self.is_closing() {
             return Some(GroupError::Closing);
         }
         let reason = self.directory.fenced()?.to_owned();
         Some(GroupError::Fenced { reason, possible: false })
+    }
+
+    fn coordinator_of(self: &Arc<Self>, partition: Arc<Partition>) -> CoordinatorHandle {
+        let slot = self.slots[partition.index().0 as usize].clone();
+        CoordinatorHandle { groups: self.clone(), slot, partition }
     }
 }
 
@@ -172,7 +129,7 @@ impl CoordinatorHandle {
         let mut step = Some(step);
         loop {
             self.load().await?;
-            if let Some(stepped) = self.slot.try_step(&self.core, &mut step) {
+            if let Some(stepped) = self.slot.try_step(&self.groups, &mut step) {
                 let (answer, receipt) = stepped?;
                 return receipt.durable().await.map(|()| answer);
             }
@@ -191,278 +148,97 @@ impl CoordinatorHandle {
 
     /// Fetches that wait for news of their member.
     pub(super) fn watches(&self) -> &Arc<Watches> {
-        &self.slot.watches
+        self.slot.watches()
     }
 
     /// Comes back when the coordinator is loaded.
     async fn load(&self) -> Result<(), GroupError> {
-        match self.begin_load() {
+        match self.slot.begin_load(&self.groups, &self.partition) {
             Some(mut loading) => loading.outcome().await.map_err(GroupError::from),
             None => Ok(()),
         }
     }
+}
 
-    /// Sees to it that the coordinator is being loaded; none if it is there. The reading goes on though nobody waits.
-    fn begin_load(&self) -> Option<Loading> {
-        let mut state = self.slot.state.lock();
-        let before = match &mut *state {
-            State::Loaded(_) => return None,
-            State::Loading(loading) if !loading.has_failed() => return Some(loading.clone()),
-            State::Loading(_) => None,
-            State::Unloaded { before } => before.take(),
+#[cfg(test)]
+mod tests {
+    use levada_log::SimStorage;
+    use levada_model::{AllowAll, ManualClock, MemberId, Principal, Timestamp, TopicName};
+
+    use super::*;
+    use crate::{CreateTopic, Engine, EngineOptions, GroupStart, JoinGroup};
+
+    fn open() -> Engine {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let options = EngineOptions {
+            storage: Arc::new(SimStorage::new(clock.clone())),
+            data_dir: "data".into(),
+            clock,
+            authorizer: Arc::new(AllowAll),
+            auto_create_topics: false,
+            producer_expiration: Duration::from_secs(60),
+            maintenance_interval: Duration::from_secs(60),
+            compaction_memory_bytes: 1 << 20,
+            linger: Duration::ZERO,
+            groups: GroupOptions::default(),
         };
-        let (outcome, loading) = loading::begin();
-        *state = State::Loading(loading.clone());
-        let read = Reader {
-            core: Arc::downgrade(&self.core),
-            slot: self.slot.clone(),
-            partition: self.partition.clone(),
-            machine: Coordinator::new(self.core.groups.options.clone()),
+        Engine::open(options).expect("it opens")
+    }
+
+    async fn joined(engine: &Engine, who: &Principal, group: &GroupName) -> MemberId {
+        let topic = TopicName::new("t").expect("a name");
+        let new = CreateTopic { name: topic.clone(), partitions: 1, config: Default::default() };
+        engine.create_topic(who, new).await.expect("created");
+        let join = JoinGroup {
+            topics: vec![topic],
+            assignor: crate::AssignorName::Range,
+            session_timeout_ms: 10_000,
+            rebalance_timeout_ms: 10_000,
+            max_poll_interval_ms: 10_000,
+            start: GroupStart::Earliest,
+            instance_id: None,
+            client: String::new(),
         };
-        Handle::current().spawn(async move { outcome.send(read.run(before).await) });
-        Some(loading)
+        engine.join_group(who, group, join).await.expect("it joins").member_id
     }
-}
 
-/// Reads a coordinator's log. It holds no engine while it waits: one that is dropped meanwhile is gone.
-struct Reader {
-    core: Weak<Core>,
-    slot: Arc<Slot>,
-    partition: Arc<Partition>,
-    machine: Coordinator,
-}
-
-impl Reader {
-    async fn run(mut self, before: Option<Arc<Progress>>) -> Result<(), LoadFault> {
-        if let Some(before) = before {
-            before.until_ended().await;
-        }
-        let end = loading::replay(&self.partition, &mut self.machine).await?;
-        let core = self.core.upgrade().ok_or(LoadFault::Closing)?;
-        self.slot.put(&core, self.machine, self.partition, end)
-    }
-}
-
-impl Slot {
-    /// Puts a machine in that has read its log up to `end`, and lets it begin.
-    fn put(
-        self: &Arc<Self>,
-        core: &Arc<Core>,
-        machine: Coordinator,
-        partition: Arc<Partition>,
-        end: Offset,
-    ) -> Result<(), LoadFault> {
-        let progress = Arc::new(Progress::new(end));
-        let (landings, landed) = mpsc::unbounded_channel();
-        let runtime = Handle::current();
-        let (slot, weak) = (Arc::downgrade(self), Arc::downgrade(core));
-        let follow = progress.clone().follow(landed, {
-            let (slot, progress) = (slot.clone(), progress.clone());
-            move || slot.upgrade().into_iter().for_each(|slot| slot.unload(&progress))
-        });
-        runtime.spawn(async move {
-            follow.await;
-            // It was given up, since something failed or panicked.
-            if let (Some(core), Some(_)) = (weak.upgrade(), slot.upgrade())
-                && core.refuses_changes().is_none()
-            {
-                core.load_groups();
+    #[tokio::test]
+    async fn a_step_that_panics_half_way_leaves_nothing_in_memory_that_is_not_in_the_log() {
+        let engine = open();
+        let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
+        let member = joined(&engine, &who, &group).await;
+        let coordinator = engine.core.groups.coordinator(&group).expect("the topic is there");
+        let breaks = tokio::spawn({
+            let (coordinator, group, member) = (coordinator.clone(), group.clone(), member.clone());
+            async move {
+                let step = coordinator.step(|machine, now, _| -> Step<()> {
+                    drop(machine.leave(now, &group, &member));
+                    panic!("a planted bug")
+                });
+                step.await
             }
         });
-        let mut loaded =
-            Box::new(Loaded { machine, partition, next_offset: end, progress, landings, topics_version: 0, runtime });
-        let mut state = self.state.lock();
-        if core.refuses_changes().is_some() {
-            // What was can still be seen; what damage to the log would have to be settled with records is not.
-            drop(loaded.machine.loaded(core.now()));
-            *state = State::Loaded(loaded);
-        } else {
-            *state = State::Loaded(loaded);
-            let begun = self.step(core, &mut state, |machine, now, _| machine.loaded(now));
-            begun.expect("it is loaded").map_err(LoadFault::Append)?;
-        }
-        drop(state);
-        self.watches.wake_all();
-        core.groups.due.notify_one();
-        Ok(())
+        assert!(breaks.await.expect_err("it panics").is_panic());
+        engine.heartbeat(&who, &group, &member).await.expect("it never left");
     }
 
-    /// Forgets the coordinator whose progress this is, if it is still there.
-    fn unload(&self, progress: &Arc<Progress>) {
-        let mut state = self.state.lock();
-        if let State::Loaded(loaded) = &*state
-            && Arc::ptr_eq(&loaded.progress, progress)
-        {
-            *state = State::Unloaded { before: Some(progress.clone()) };
-        }
-    }
-
-    /// A step, if the coordinator is loaded; `step` is taken then.
-    fn try_step<T>(
-        self: &Arc<Self>,
-        core: &Arc<Core>,
-        step: &mut Option<impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>>,
-    ) -> Option<Result<(T, Receipt), GroupError>> {
-        let mut state = self.state.lock();
-        let State::Loaded(loaded) = &*state else { return None };
-        if let Some(refused) = core.refuses_changes() {
-            return Some(Err(refused));
-        }
-        if !loaded.partition.has_room() {
-            return Some(Err(GroupError::Overloaded));
-        }
-        let step = step.take().expect("a step is taken once");
-        let stepped = self.step(core, &mut state, step)?;
-        Some(stepped.map_err(|fault| refused(&fault)))
-    }
-
-    fn try_look<T>(&self, look: impl Fn(&Coordinator) -> T) -> Option<(T, Receipt)> {
-        match &*self.state.lock() {
-            State::Loaded(loaded) => Some((look(&loaded.machine), loaded.receipt())),
-            State::Unloaded { .. } | State::Loading(_) => None,
-        }
-    }
-
-    /// What is due, and when something is due next.
-    fn tick(self: &Arc<Self>, core: &Arc<Core>) -> Option<Tick> {
-        /// Until there is room again.
-        const PAUSE_MS: u64 = 10;
-        let mut state = self.state.lock();
-        let State::Loaded(loaded) = &mut *state else { return None };
-        let now = core.now();
-        let topics_version = core.catalog.version();
-        let is_due = loaded.machine.next_due().is_some_and(|due| due <= now.tick);
-        if core.refuses_changes().is_some() {
-            return None;
-        }
-        if is_due || loaded.topics_version != topics_version {
-            if !loaded.partition.has_room() {
-                return Some(Tick(now.tick.0 + PAUSE_MS));
+    #[tokio::test]
+    async fn coordinators_outlive_the_runtime_in_which_they_were_loaded() {
+        let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
+        let (engine, member) = tokio::task::spawn_blocking({
+            let (who, group) = (who.clone(), group.clone());
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(async {
+                    let engine = open();
+                    let member = joined(&engine, &who, &group).await;
+                    (engine, member)
+                })
             }
-            loaded.topics_version = topics_version;
-            let ticked = self.step(core, &mut state, |machine, now, topics| machine.tick(now, topics))?;
-            if let Err(fault) = ticked {
-                tracing::warn!(%fault, "what was due in consumer groups is done when they are loaded anew");
-            }
-        }
-        match &*state {
-            State::Loaded(loaded) => loaded.machine.next_due(),
-            State::Unloaded { .. } | State::Loading(_) => None,
-        }
-    }
-
-    /// A step, with its records handed to the owner; none if the coordinator is not loaded. Unless all of it succeeds
-    /// the coordinator is forgotten.
-    fn step<T>(
-        self: &Arc<Self>,
-        core: &Arc<Core>,
-        state: &mut State,
-        step: impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>,
-    ) -> Option<Result<(T, Receipt), Arc<AppendFault>>> {
-        let State::Loaded(loaded) = &*state else { return None };
-        let forgotten = State::Unloaded { before: Some(loaded.progress.clone()) };
-        let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
-        let due_before = loaded.machine.next_due();
-        let now = core.now();
-        let Step { answer, records, changed, assign } = step(&mut loaded.machine, now, &core.catalog);
-        if let Err(fault) = loaded.push(records, now.wall) {
-            self.watches.wake_all();
-            return Some(Err(Arc::new(fault)));
-        }
-        for (_, member) in &changed {
-            self.watches.wake(member);
-        }
-        for task in assign {
-            self.assign(core, &loaded, task);
-        }
-        let due = loaded.machine.next_due();
-        if due.is_some() && (due_before.is_none() || due < due_before) {
-            core.groups.due.notify_one();
-        }
-        let receipt = loaded.receipt();
-        *state = State::Loaded(loaded);
-        Some(Ok((answer, receipt)))
-    }
-
-    /// Has an assignment computed and given to the machine, if it is still the same one then.
-    fn assign(self: &Arc<Self>, core: &Arc<Core>, loaded: &Loaded, task: AssignTask) {
-        let (core, slot, progress) = (Arc::downgrade(core), Arc::downgrade(self), loaded.progress.clone());
-        loaded.runtime.spawn(async move {
-            let AssignTask { group, token, assignor, input } = task;
-            let mut answer = Some(assignors::assign(&assignor, input).await);
-            loop {
-                let (Some(core), Some(slot)) = (core.upgrade(), slot.upgrade()) else { return };
-                let Some(receipt) = slot.give_assignment(&core, &progress, &group, token, &mut answer) else { return };
-                drop((core, slot));
-                if answer.is_none() {
-                    return;
-                }
-                // There is no room for its records; what was handed to the owner makes room.
-                drop(receipt.durable().await);
-            }
-        });
-    }
-
-    /// Gives the machine an assignment, which is taken if there is room; none if it is no longer the same machine.
-    fn give_assignment(
-        self: &Arc<Self>,
-        core: &Arc<Core>,
-        progress: &Arc<Progress>,
-        group: &GroupName,
-        token: u64,
-        answer: &mut Option<Result<Assignment, AssignorFault>>,
-    ) -> Option<Receipt> {
-        let mut state = self.state.lock();
-        let State::Loaded(loaded) = &*state else { return None };
-        if !Arc::ptr_eq(&loaded.progress, progress) || core.refuses_changes().is_some() {
-            return None;
-        }
-        if !loaded.partition.has_room() {
-            return Some(loaded.receipt());
-        }
-        let answer = answer.take()?;
-        let stepped = self.step(core, &mut state, |machine, now, _| machine.assigned(now, group, token, answer));
-        stepped?.ok().map(|((), receipt)| receipt)
-    }
-}
-
-impl Loaded {
-    /// Hands records to the owner, as one batch behind all that was handed over before.
-    fn push(&mut self, records: Vec<CoordinatorRecord>, now: Timestamp) -> Result<(), AppendFault> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let count = records.len() as u64;
-        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
-        for CoordinatorRecord { key, value } in records {
-            builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
-        }
-        let batch = builder.finish().expect("compressing nothing does not fail");
-        let expected_offset = Some(self.next_offset);
-        let append = NewAppend { batches: vec![batch], check: SequenceCheck::Producer, expected_offset };
-        let answer = self.partition.push(append)?;
-        self.next_offset = self.next_offset.advance(count);
-        // Its task ends only with the runtime, and everyone who waits then with it.
-        drop(self.landings.send(Landing { answer, end: self.next_offset }));
-        Ok(())
-    }
-
-    /// To wait for everything that was handed over up to now.
-    fn receipt(&self) -> Receipt {
-        self.progress.receipt(self.next_offset)
-    }
-}
-
-/// The refusal of a request whose records, or those before them, were not stored.
-pub(super) fn refused(fault: &AppendFault) -> GroupError {
-    match fault {
-        AppendFault::Closing => GroupError::Closing,
-        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
-        AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        // A batch before it was not stored.
-        AppendFault::Refused(levada_log::AppendError::OffsetMismatch { .. }) => GroupError::Loading,
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
-            unreachable!("it has no sequence, and its topic's partitions are never changed: {fault}")
-        }
+        })
+        .await
+        .expect("no panic");
+        engine.heartbeat(&who, &group, &member).await.expect("a member");
+        engine.leave_group(&who, &group, &member).await.expect("it leaves");
     }
 }

@@ -12,16 +12,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use levada_coordinator::Holding;
 use levada_extension::Partitioner;
-use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck};
+use levada_log::{BatchBuf, BatchBuilder, NewBatch, RecordRef, SequenceCheck};
 use levada_model::{
-    GroupName, Header, MemberId, Offset, Operation, PartitionIndex, Principal, Record, Resource, Timestamp, TopicName,
+    GroupName, Header, MemberId, Offset, Operation, PartitionIndex, Principal, Record, Resource, Timestamp, TopicId,
+    TopicName,
 };
 
 use super::terms::{GroupCommitted, GroupError, RejectRecords};
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
 use crate::fetch::{FetchError, Reading};
+use crate::heavy::{Work, compute};
 use crate::partition::NewAppend;
 use crate::produce::{check_replicas, keyed_producer, landings};
 use crate::{Acks, AppendFault, CreateTopic, Engine, Isolation, TopicError};
@@ -49,26 +52,27 @@ impl Engine {
     ) -> Result<Vec<RecordPlace>, GroupError> {
         self.core.authorize(who, Operation::Read, Resource::Group(group))?;
         let holdings = self.core.holdings(group, member).await?;
-        let is_held = |(topic, partition, _): &&RecordPlace| {
-            holdings.iter().any(|held| held.topic == *topic && held.partition.partition == *partition)
-        };
-        let refused: Vec<_> = reject.records.iter().filter(|record| !is_held(record)).collect();
-        if !refused.is_empty() {
-            let reason = "the member does not hold the partition";
-            let refused =
-                refused.into_iter().map(|(topic, partition, _)| (topic.clone(), *partition, reason.to_owned()));
-            let refused = GroupCommitted { committed: Vec::new(), refused: refused.collect() };
-            return Err(GroupError::IllegalGeneration(refused));
-        }
-        let mut names = BTreeMap::new();
-        for (topic, ..) in &reject.records {
-            if !names.contains_key(topic) {
-                let name = dead_letters_of(topic)?;
-                self.core.authorize(who, Operation::Write, Resource::Topic(&name))?;
-                names.insert(topic.clone(), name);
+        let mut sources = BTreeMap::new();
+        let mut refused = Vec::new();
+        for (topic, partition, _) in &reject.records {
+            let is_it = |held: &&Holding| held.topic == *topic && held.partition.partition == *partition;
+            match holdings.iter().find(is_it) {
+                Some(held) => drop(sources.insert(topic.clone(), held.partition.topic)),
+                None => {
+                    refused.push((topic.clone(), *partition, "the member does not hold the partition".to_owned()));
+                }
             }
         }
-        let letters = self.core.read_rejected(group, &reject).await?;
+        if !refused.is_empty() {
+            return Err(GroupError::IllegalGeneration(GroupCommitted { committed: Vec::new(), refused }));
+        }
+        let mut names = BTreeMap::new();
+        for topic in sources.keys() {
+            let name = dead_letters_of(topic)?;
+            self.core.authorize(who, Operation::Write, Resource::Topic(&name))?;
+            names.insert(topic.clone(), name);
+        }
+        let letters = self.core.read_rejected(group, &reject, &sources).await?;
         let mut topics = BTreeMap::new();
         for (topic, name) in names {
             let dead_letters = self.core.ensure_dead_letters(&topic, name).await?;
@@ -88,15 +92,38 @@ struct Letter {
 }
 
 impl Core {
-    /// The records, as the dead letters that they will be.
-    async fn read_rejected(&self, group: &GroupName, reject: &RejectRecords) -> Result<Vec<Letter>, GroupError> {
-        let mut letters = Vec::with_capacity(reject.records.len());
-        let mut faults = Vec::new();
-        for (i, from) in reject.records.iter().enumerate() {
-            match self.read_record(from).await? {
-                Ok((topic, record)) => {
-                    let id = topic.id();
-                    let key = format!("reject {group} {id} {} {}", from.1, from.2).into_bytes();
+    /// The records, as the dead letters that they will be. Each batch is read and unpacked once.
+    async fn read_rejected(
+        &self,
+        group: &GroupName,
+        reject: &RejectRecords,
+        sources: &BTreeMap<TopicName, TopicId>,
+    ) -> Result<Vec<Letter>, GroupError> {
+        let mut order: Vec<_> = (0..reject.records.len()).collect();
+        order.sort_by_key(|i| &reject.records[*i]);
+        let mut found = BTreeMap::new();
+        let mut rest = &order[..];
+        while let Some(first) = rest.first() {
+            let (topic, partition, from) = &reject.records[*first];
+            let (records, end) = self.read_batch(sources[topic], *partition, *from).await?;
+            let is_in = |i: &&usize| {
+                let (other, index, offset) = &reject.records[**i];
+                other == topic && index == partition && *offset < end
+            };
+            let here;
+            (here, rest) = rest.split_at(rest.iter().take_while(is_in).count().max(1));
+            for i in here {
+                let offset = reject.records[*i].2;
+                let record = records.binary_search_by_key(&offset, |record| record.offset);
+                let record = record.map(|at| records[at].record.clone());
+                found.insert(*i, record.map_err(|_| format!("there is no record at offset {offset}")));
+            }
+        }
+        let (mut letters, mut faults) = (Vec::with_capacity(found.len()), Vec::new());
+        for ((i, record), from) in found.into_iter().zip(&reject.records) {
+            match record {
+                Ok(record) => {
+                    let key = format!("reject {group} {} {} {}", sources[&from.0], from.1, from.2).into_bytes();
                     letters.push(Letter { from: from.clone(), record: dead_letter(record, group, from, reject), key });
                 }
                 Err(fault) => faults.push((i, fault)),
@@ -105,24 +132,28 @@ impl Core {
         if faults.is_empty() { Ok(letters) } else { Err(GroupError::Offsets(faults)) }
     }
 
-    /// One record, or why there is none.
-    async fn read_record(
+    /// The records of the batch that holds an offset, from there on, and the offset behind them; none if there is none.
+    async fn read_batch(
         &self,
-        (name, index, offset): &RecordPlace,
-    ) -> Result<Result<(Arc<Topic>, Record), String>, GroupError> {
-        let none = || format!("there is no record at offset {offset} of partition {index}");
-        let Some(topic) = self.catalog.get(name) else { return Ok(Err(format!("there is no topic {name}"))) };
-        let Some(partition) = topic.state().partition(*index).cloned() else { return Ok(Err(none())) };
+        topic: TopicId,
+        index: PartitionIndex,
+        from: Offset,
+    ) -> Result<(Vec<RecordRef>, Offset), GroupError> {
+        let none = (Vec::new(), from);
+        let Some(topic) = self.catalog.topics().by_id(topic).cloned() else { return Ok(none) };
+        let Some(partition) = topic.state().partition(index).cloned() else { return Ok(none) };
         let reading = Reading { core: self, topic: &topic, partition: &partition, isolation: Isolation::ReadCommitted };
-        match reading.read(*offset, 1, 1).await {
-            Ok(mut fetched) => Ok(match fetched.take_records().next() {
-                Some(Ok(record)) if record.offset == *offset => Ok((topic, record.record)),
-                Some(Err(error)) => Err(error.to_string()),
-                Some(Ok(_)) | None => Err(none()),
-            }),
+        match reading.read(from, usize::MAX, 1).await {
+            Ok(mut fetched) => {
+                let end = fetched.next_offset;
+                let bytes = fetched.batches.iter().map(|batch| batch.bytes().len()).sum();
+                // One that cannot be unpacked has no records that could be set aside.
+                let unpack = move || fetched.take_records().filter_map(Result::ok).collect();
+                Ok((compute(Work::Unpack, bytes, unpack).await, end))
+            }
             Err(FetchError::Closing) => Err(GroupError::Closing),
             Err(FetchError::Storage(error)) => Err(GroupError::Storage(error)),
-            Err(_) => Ok(Err(none())),
+            Err(_) => Ok(none),
         }
     }
 
@@ -143,7 +174,7 @@ impl Core {
         letters: Vec<Letter>,
     ) -> Result<Vec<RecordPlace>, GroupError> {
         let now = self.directory.now();
-        let mut appends: BTreeMap<(&TopicName, PartitionIndex), (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
+        let mut appends: BTreeMap<_, (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
         let states: BTreeMap<_, _> = topics.iter().map(|(of, topic)| (of, topic.state_full())).collect();
         for (i, letter) in letters.iter().enumerate() {
             let (of, topic) = topics.get_key_value(&letter.from.0).expect("there is one for each");
@@ -158,7 +189,8 @@ impl Core {
             check_replicas(&states[of], Acks::All)
                 .map_err(|error| GroupError::DeadLetters { topic: of.clone(), reason: error.to_string() })?;
             let partition = states[of].partition(index).expect("letters are placed in active partitions");
-            let append = NewAppend { batches, check: SequenceCheck::Key, expected_offset: None };
+            let keyless = places.iter().any(|i| letters[*i].record.key.is_none());
+            let append = NewAppend { batches, check: SequenceCheck::Key, expected_offset: None, keyless };
             let answer = partition.push(append).map_err(|fault| failed(&fault))?;
             answers.push((of, index, places, answer));
         }
@@ -230,7 +262,7 @@ fn not_stored(of: &TopicName, fault: &AppendFault) -> GroupError {
         AppendFault::Closing => GroupError::Closing,
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) => {
+        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
             GroupError::DeadLetters { topic: of.clone(), reason: fault.to_string() }
         }
     }

@@ -7,7 +7,7 @@ use levada_log::{ReadError, StorageError};
 use levada_model::Offset;
 use tokio::sync::watch;
 
-use super::coordinators::refused;
+use super::slot::refused;
 use super::terms::GroupError;
 use crate::AppendFault;
 use crate::partition::Partition;

@@ -48,7 +48,7 @@ impl Engine {
             max_poll_interval_ms: join.max_poll_interval_ms,
             start: join.start,
         };
-        let coordinator = self.core.coordinator_in(&topic, group);
+        let coordinator = self.core.groups.coordinator_in(&topic, group);
         let joined =
             coordinator.step(|machine, now, topics| timed(now, machine.join(now, topics, group, member))).await?;
         match joined {
@@ -158,7 +158,7 @@ impl Core {
         if self.is_closing() {
             return Err(GroupError::Closing);
         }
-        self.coordinator(group).ok_or_else(|| GroupError::UnknownMember(member.clone()))
+        self.groups.coordinator(group).ok_or_else(|| GroupError::UnknownMember(member.clone()))
     }
 
     /// What a member holds. It lives; but it is told nothing, so what it has to give up stays untold.
@@ -170,9 +170,7 @@ impl Core {
         let coordinator = self.coordinator_of_member(group, member)?;
         let step = coordinator.step(|machine, now, _| {
             let Step { answer, records, changed, assign } = machine.commit(now, group, member, Vec::new());
-            let members = machine.group(group).map_or_else(Vec::new, |view| view.members);
-            let found = members.into_iter().find(|found| found.view.member_id == *member);
-            let holdings = found.map_or_else(Vec::new, |found| found.view.holdings);
+            let holdings = machine.holdings(group, member).unwrap_or_default();
             Step { answer: answer.map(|_| holdings), records, changed, assign }
         });
         step.await?.map_err(member_error)

@@ -12,6 +12,7 @@ mod members;
 mod offsets_topic;
 mod operators;
 mod progress;
+mod slot;
 mod standalone;
 mod standing;
 mod terms;
@@ -19,6 +20,7 @@ mod ticker;
 mod watches;
 
 pub(crate) use coordinators::Groups;
+pub(crate) use offsets_topic::bring_up_to_date;
 pub use terms::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,

@@ -10,6 +10,7 @@ use super::terms::{CommittedOffset, GroupDescription, GroupError, GroupMember, G
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::fetch::{FetchError, Reading};
+use crate::heavy::{Work, compute};
 use crate::partition::Partition;
 use crate::{Engine, Isolation};
 
@@ -25,9 +26,9 @@ impl Engine {
         if self.core.is_closing() {
             return Err(GroupError::Closing);
         }
-        self.core.load_groups();
+        self.core.groups.load_all();
         let mut groups = Vec::new();
-        for coordinator in self.core.coordinators() {
+        for coordinator in self.core.groups.coordinators() {
             groups.extend(coordinator.look(|machine| machine.groups()).await?);
         }
         groups.retain(|summary| self.core.authorize(who, Operation::Describe, Resource::Group(&summary.group)).is_ok());
@@ -45,7 +46,7 @@ impl Engine {
             return Err(GroupError::Closing);
         }
         let not_found = || GroupError::NotFound(group.clone());
-        let coordinator = self.core.coordinator(group).ok_or_else(not_found)?;
+        let coordinator = self.core.groups.coordinator(group).ok_or_else(not_found)?;
         let view = coordinator.look(|machine| machine.group(group)).await?.ok_or_else(not_found)?;
         let GroupView { state, generation, assignor, fallback, members, offsets, .. } = view;
         Ok(GroupDescription {
@@ -68,7 +69,7 @@ impl Engine {
         if self.core.is_closing() {
             return Err(GroupError::Closing);
         }
-        let coordinator = self.core.coordinator(group).ok_or_else(|| GroupError::NotFound(group.clone()))?;
+        let coordinator = self.core.groups.coordinator(group).ok_or_else(|| GroupError::NotFound(group.clone()))?;
         let deleted = coordinator.step(|machine, now, _| machine.delete(now, group)).await?;
         deleted.map_err(|error| match error {
             DeleteError::NotFound => GroupError::NotFound(group.clone()),
@@ -114,15 +115,18 @@ impl Core {
                     tracing::debug!(topic = %topic.name(), partition = %partition.index(), %error, "no lag in time");
                     return None;
                 }
-                Ok(mut fetched) => match fetched.take_records().next() {
-                    Some(record) => {
-                        let since = self.directory.now().0.saturating_sub(record.ok()?.timestamp.0);
-                        return Some(u64::try_from(since).unwrap_or(0));
+                Ok(mut fetched) => {
+                    let (next, bytes) = (fetched.next_offset, fetched.batches.iter().map(|b| b.bytes().len()).sum());
+                    match compute(Work::Unpack, bytes, move || fetched.take_records().next()).await {
+                        Some(record) => {
+                            let since = self.directory.now().0.saturating_sub(record.ok()?.timestamp.0);
+                            return Some(u64::try_from(since).unwrap_or(0));
+                        }
+                        None if next > from => from = next,
+                        // All that is left are holes.
+                        None => return Some(0),
                     }
-                    None if fetched.next_offset > from => from = fetched.next_offset,
-                    // All that is left are holes.
-                    None => return Some(0),
-                },
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levada_model::Offset;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::coordinators::refused;
+use super::slot::refused;
 use super::terms::GroupError;
 use crate::AppendFault;
 use crate::partition::Landings;

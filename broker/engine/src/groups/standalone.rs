@@ -22,9 +22,9 @@ impl Engine {
     pub async fn group_offsets(&self, who: &Principal, group: &GroupName) -> Result<Vec<CommittedOffset>, GroupError> {
         self.core.authorize(who, Operation::Read, Resource::Group(group))?;
         let not_found = || GroupError::NotFound(group.clone());
-        let coordinator = self.core.coordinator(group).ok_or_else(not_found)?;
-        let view = coordinator.look(|machine| machine.group(group)).await?.ok_or_else(not_found)?;
-        Ok(self.core.stand(view.offsets).into_iter().map(|(offset, _, _)| offset).collect())
+        let coordinator = self.core.groups.coordinator(group).ok_or_else(not_found)?;
+        let committed = coordinator.look(|machine| machine.committed(group)).await?.ok_or_else(not_found)?;
+        Ok(self.core.stand(committed).into_iter().map(|(offset, _, _)| offset).collect())
     }
 
     /// Commits offsets, durably, all in one batch; with `dry_run` only says what would be committed. Refused while the
@@ -108,7 +108,7 @@ impl Core {
     }
 
     async fn refuse_active(self: &Arc<Self>, group: &GroupName) -> Result<(), GroupError> {
-        let Some(coordinator) = self.coordinator(group) else { return Ok(()) };
+        let Some(coordinator) = self.groups.coordinator(group) else { return Ok(()) };
         let members = coordinator.look(|machine| machine.group(group).map_or(0, |view| view.members.len())).await?;
         if members > 0 { Err(GroupError::Active(members)) } else { Ok(()) }
     }
@@ -131,7 +131,7 @@ impl Core {
             (at, committed)
         };
         let commits = commits.into_iter().map(commit).collect();
-        let coordinator = self.coordinator_in(&topic, group);
+        let coordinator = self.groups.coordinator_in(&topic, group);
         let committed = coordinator.step(|machine, now, _| machine.commit_standalone(now, group, commits)).await?;
         committed.map_err(|StandaloneError::Active(members)| GroupError::Active(members))
     }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use levada_model::Tick;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
+use super::coordinators::Groups;
 use crate::engine::Core;
 
 /// Shortest sleep, so that a clock that stands still is not asked all the time.
@@ -19,33 +21,33 @@ pub(crate) fn start(core: &Arc<Core>) {
         tracing::debug!("no runtime, so consumer groups are only looked after on demand");
         return;
     };
-    core.load_groups();
-    let (due, topics) = (core.groups.due().clone(), core.catalog.changed().clone());
-    runtime.spawn(run(Arc::downgrade(core), due, topics));
+    core.groups.load_all();
+    let (due, topics) = (core.groups.due.clone(), core.catalog.changed().clone());
+    runtime.spawn(run(Arc::downgrade(&core.groups), due, topics));
 }
 
-async fn run(core: Weak<Core>, due: Arc<Notify>, topics: Arc<Notify>) {
+async fn run(groups: Weak<Groups>, due: Arc<Notify>, topics: Arc<Notify>) {
     loop {
-        // It is not held while the task sleeps: an engine that nobody holds ends.
-        let Some(next) = core.upgrade().filter(|core| !core.is_closing()).map(|core| until_due(&core)) else { return };
-        tokio::select! {
-            () = due.notified() => {}
-            () = topics.notified() => {}
-            () = sleep(next) => {}
+        // They are not held while the task sleeps: an engine that nobody holds ends.
+        let Some(next) = groups.upgrade().filter(|groups| !groups.is_closing()).map(|groups| until_due(&groups)) else {
+            return;
+        };
+        let woken = async {
+            tokio::select! {
+                () = due.notified() => {}
+                () = topics.notified() => {}
+            }
+        };
+        match next {
+            Some(sleep) => drop(timeout(sleep, woken).await),
+            None => woken.await,
         }
     }
 }
 
 /// Does what is due; answers how long nothing is.
-fn until_due(core: &Arc<Core>) -> Option<Duration> {
-    let Tick(next) = core.tick_groups()?;
-    let Tick(now) = core.directory.tick();
+fn until_due(groups: &Arc<Groups>) -> Option<Duration> {
+    let Tick(next) = groups.tick()?;
+    let Tick(now) = groups.now().tick;
     Some(Duration::from_millis(next.saturating_sub(now).max(SLEEP_MS_MIN)))
-}
-
-async fn sleep(duration: Option<Duration>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
-        None => std::future::pending().await,
-    }
 }

@@ -18,6 +18,8 @@ pub(crate) struct NewAppend {
     pub(crate) check: SequenceCheck,
     /// Store the first only if this is the next offset.
     pub(crate) expected_offset: Option<Offset>,
+    /// Whether one of the records has no key, so that a log that is compacted cannot take it.
+    pub(crate) keyless: bool,
 }
 
 /// Where a batch landed.
@@ -152,7 +154,8 @@ mod tests {
     use super::*;
 
     fn pending(size_bytes: usize) -> Pending {
-        let append = NewAppend { batches: Vec::new(), check: SequenceCheck::Producer, expected_offset: None };
+        let append =
+            NewAppend { batches: Vec::new(), check: SequenceCheck::Producer, expected_offset: None, keyless: false };
         Pending { size_bytes, ..Pending::new(append).0 }
     }
 

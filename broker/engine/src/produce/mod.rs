@@ -299,6 +299,9 @@ fn one_partition(records: &[ProduceRecord], what: &'static str) -> Result<(), Pr
 /// All that is wrong with the records, each at its place.
 fn check_records(state: &TopicState, records: &[ProduceRecord], now: Timestamp) -> Vec<(usize, RecordFault)> {
     let check = |record: &ProduceRecord| {
+        if state.config.cleanup.compact && record.record.key.is_none() {
+            return Err(RecordFault::NoKey);
+        }
         let size_bytes = record.record.size_bytes();
         let time = record.timestamp.unwrap_or(now);
         check_record(&state.config, size_bytes, record.record.headers.len(), time, now)?;
@@ -399,7 +402,8 @@ fn send(
     let new = NewBatch { compression: state.config.compression, producer, ..NewBatch::default() };
     let send = |(index, places): (PartitionIndex, Vec<usize>)| {
         let batch = batch(new, &request.records, &places, now);
-        let append = NewAppend { batches: vec![batch], check, expected_offset: request.expected_offset };
+        let keyless = places.iter().any(|place| request.records[*place].record.key.is_none());
+        let append = NewAppend { batches: vec![batch], check, expected_offset: request.expected_offset, keyless };
         let partition = state.partition(index).expect("records were placed in active partitions");
         Sent { partition: index, places, answer: partition.push(append).map_err(Arc::new) }
     };

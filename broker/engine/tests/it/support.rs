@@ -53,6 +53,7 @@ impl Bench {
             auto_create_topics: false,
             producer_expiration: Duration::from_secs(24 * 60 * 60),
             maintenance_interval: Duration::from_secs(60 * 60),
+            compaction_memory_bytes: 1 << 20,
             linger: Duration::ZERO,
             groups: GroupOptions::default(),
         }

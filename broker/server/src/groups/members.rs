@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use levada_api::{AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo};
 use levada_engine::AssignorName;
-use levada_model::limits::{CLIENT_CHARS_MAX, GROUP_TOPICS_MAX};
+use levada_model::limits::{CLIENT_BYTES_MAX, GROUP_TOPICS_MAX};
 use levada_model::{InstanceId, Timestamp, TopicName};
 
 use super::refusal;
@@ -152,5 +152,7 @@ fn wrong(pointer: &str, detail: String) -> Problem {
 /// The beginning of `User-Agent`, without what is no text.
 pub(crate) fn client(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-    agent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(CLIENT_CHARS_MAX).collect()
+    let mut client: String = agent.unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    client.truncate(client.floor_char_boundary(CLIENT_BYTES_MAX));
+    client
 }

@@ -3,6 +3,7 @@
 //! Answers of the interface go through [`harness::Harness`], which holds them against `openapi/v1.json`.
 
 mod bodies;
+mod compaction;
 mod connections;
 mod contract;
 mod cors;

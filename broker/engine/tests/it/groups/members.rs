@@ -1,9 +1,10 @@
 //! Joining, fetching, committing and leaving.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use levada_engine::{CommitWhat, GroupCursor, GroupError, GroupFetch, GroupStart, MemberState};
-use levada_model::{InstanceId, MemberId, Offset};
+use levada_engine::{CommitWhat, Engine, EngineOptions, GroupCursor, GroupError, GroupFetch, GroupStart, MemberState};
+use levada_model::{Authorizer, Denied, InstanceId, MemberId, Offset, Operation, Principal, Resource};
 use tokio::task::JoinSet;
 
 use super::{Member, SESSION_MS, committed, fill, filled, flat, group, joining, names, open, pass, refused};
@@ -115,7 +116,7 @@ async fn a_fetch_that_waits_in_vain_answers_in_time_and_keeps_the_member_alive()
     });
     // Longer than a session, on the clock of the group and on the runtime's.
     while !waiting.is_finished() {
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::advance(Duration::from_secs(5)).await;
         pass(&bench, &engine, 5_000);
     }
     let (fetched, member) = waiting.await.expect("it ends");
@@ -318,4 +319,56 @@ async fn thousands_of_joins_at_once_make_one_group() {
         .await;
         assert_eq!(describe().await.generation, 1, "many joins make one rebalance");
     }
+}
+
+/// Refuses everything about what is called `secret`.
+struct NoSecrets;
+
+impl Authorizer for NoSecrets {
+    fn authorize(&self, who: &Principal, operation: Operation, resource: Resource<'_>) -> Result<(), Denied> {
+        let name = match resource {
+            Resource::Topic(topic) => topic.as_str(),
+            Resource::Group(group) => group.as_str(),
+            Resource::Cluster => "",
+        };
+        if name != "secret" {
+            return Ok(());
+        }
+        Err(Denied { principal: who.clone(), operation, resource: name.to_owned() })
+    }
+}
+
+#[tokio::test]
+async fn every_call_asks_whether_it_is_allowed() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    filled(&engine, "t", 1, 1).await;
+    filled(&engine, "secret", 1, 1).await;
+    let members =
+        vec![Member::join(&engine, "g", &["t", "secret"]).await, Member::join(&engine, "secret", &["t"]).await];
+    members[0].settled().await;
+    let mut kept = super::kill(engine, members);
+    let engine = Engine::open(EngineOptions { authorizer: Arc::new(NoSecrets), ..bench.options() }).expect("it opens");
+    let hidden = kept.pop().expect("two").at(&engine);
+    let mut member = kept.pop().expect("two").at(&engine);
+    let secret = group("secret");
+    let offsets = CommitWhat::Offsets(Vec::new());
+    let rejected = levada_engine::RejectRecords { records: Vec::new(), reason: String::new(), attempts: None };
+    for refused in [
+        member.try_fetch(member.fetching(Duration::ZERO)).await.map(drop),
+        engine.join_group(&me(), &group("g"), joining(&["secret"])).await.map(drop),
+        engine.join_group(&me(), &secret, joining(&["t"])).await.map(drop),
+        hidden.heartbeat().await.map(drop),
+        engine.fetch_group(&me(), &secret, &hidden.id, hidden.fetching(Duration::ZERO)).await.map(drop),
+        engine.commit_member(&me(), &secret, &hidden.id, offsets).await.map(drop),
+        engine.reject(&me(), &secret, &hidden.id, rejected).await.map(drop),
+        engine.leave_group(&me(), &secret, &hidden.id).await,
+        engine.describe_group(&me(), &secret).await.map(drop),
+        engine.delete_group(&me(), &secret).await,
+        engine.group_offsets(&me(), &secret).await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(GroupError::Denied(_))), "{refused:?}");
+    }
+    let listed = engine.list_groups(&me()).await.expect("a list");
+    assert_eq!(listed.iter().map(|of| of.group.as_str()).collect::<Vec<_>>(), ["g"]);
 }

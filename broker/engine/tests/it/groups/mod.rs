@@ -10,7 +10,6 @@ mod restarts;
 mod standalone;
 mod topics;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use levada_engine::{
@@ -70,11 +69,6 @@ impl Member {
     async fn join_as(engine: &Engine, of: &str, join: JoinGroup) -> Self {
         let membership = engine.join_group(&me(), &group(of), join).await.expect("it joins");
         Self { engine: engine.clone(), group: group(of), id: membership.member_id, cursor: None, got: Vec::new() }
-    }
-
-    /// The same member at an engine that was started anew.
-    fn at(self, engine: &Engine) -> Self {
-        Self { engine: engine.clone(), ..self }
     }
 
     fn fetching(&self, wait: Duration) -> GroupFetch {
@@ -209,9 +203,4 @@ impl Kept {
     fn at(self, engine: &Engine) -> Member {
         Member { engine: engine.clone(), group: self.group, id: self.id, cursor: self.cursor, got: self.got }
     }
-}
-
-/// Shares something with tasks.
-fn shared<T>(value: T) -> Arc<parking_lot::Mutex<T>> {
-    Arc::new(parking_lot::Mutex::new(value))
 }

@@ -86,3 +86,22 @@ async fn the_first_poll_waits_for_the_assignment_and_the_subscription_is_readabl
     );
     assert_eq!((&answer["revoked"], &answer["revoke_deadline_ms"]), (&json!([]), &Value::Null));
 }
+
+#[tokio::test]
+async fn whatever_a_client_calls_itself_it_can_join_and_is_shown_by_its_beginning() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    for (agent, shown) in [
+        (vec![b'a'; 5_000], "a".repeat(256)),
+        ("é".repeat(200).into_bytes(), "é".repeat(128)),
+        (b"bad \xff bytes".to_vec(), "bad \u{fffd} bytes".to_owned()),
+        (Vec::new(), String::new()),
+    ] {
+        let request = harness.request(Method::POST, "/v1/groups/g/members").header("user-agent", agent);
+        let joined = harness.send(request.json(&json!({ "topics": ["t"] }))).await.expect(201).json();
+        let group = harness.get("/v1/groups/g").await.expect(200).json();
+        let members = group["members"].as_array().expect("members");
+        let member = members.iter().find(|member| member["member_id"] == joined["member_id"]);
+        assert_eq!(member.expect("it has joined")["client"], shown);
+    }
+}

@@ -1,4 +1,4 @@
-//! PC-15: how long the offsets of a group are kept. And positions that the log has left behind.
+//! PC-15: how long the offsets of a group are kept. And positions that the log has left behind, PC-34 among them.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::member::{Member, places, store_in};
 use super::timed::Timed;
+use crate::produce::topic;
 
 const RETENTION: i64 = 120_000;
 
@@ -75,4 +76,45 @@ async fn a_commit_that_the_log_start_has_passed_goes_on_there_and_says_so() {
     assert_eq!(member.last["resets"], reset);
     let gap = json!([{ "topic": "t", "partition": 0, "from": 3, "to": 8, "cause": "removed" }]);
     assert_eq!(member.last["gaps"], gap);
+}
+
+/// PC-34 over HTTP.
+#[tokio::test]
+async fn a_commit_in_a_hole_that_compaction_left_goes_on_at_the_first_survivor() {
+    let timed = Timed::start(|_| {}).await;
+    let harness = &timed.harness;
+    topic(harness, "t", 1, json!({ "cleanup.policy": "compact" })).await;
+    let store = |key: String| async move {
+        let record = json!({ "records": [{ "key": key, "value": key }] });
+        harness.json(Method::POST, "/v1/topics/t/records", &record).await.expect(200);
+    };
+    for key in "abcdabcabc".chars() {
+        store(key.to_string()).await;
+    }
+    harness.send(harness.request(Method::POST, "/v1/topics/t/compact")).await.expect(200);
+    store("e".to_owned()).await;
+    let commit = json!({ "offsets": [{ "topic": "t", "partition": 0, "offset": 4 }] });
+    harness.json(Method::PUT, "/v1/groups/g/offsets", &commit).await.expect(200);
+    let mut member = Member::join(harness, "g", &["t"]).await;
+    timed.advance(500).await;
+    let records = member.until(|member| member.state() == "stable").await;
+    assert_eq!(places(&records), [(0, 7), (0, 8), (0, 9), (0, 10)]);
+    assert_eq!((member.last.get("gaps"), member.last.get("resets")), (None, None), "a hole is no loss");
+    member.commit().await.expect(200);
+    let lag = |group: serde_json::Value| (group["offsets"][0]["committed"].clone(), group["offsets"][0]["lag"].clone());
+    assert_eq!(lag(harness.get("/v1/groups/g").await.expect(200).json()), (json!(11), json!(0)));
+
+    // A committed position inside a hole is fine, and so is one at the end of a segment that was emptied whole.
+    let inside = json!({ "offsets": [{ "topic": "t", "partition": 0, "offset": 5 }] });
+    member.commit_as(inside).await.expect(200);
+    member.cursor.clear();
+    assert_eq!(places(&member.fetch("max_records=1").await), [(0, 7)]);
+    for key in ["a", "b", "c", "e"] {
+        store(key.to_owned()).await;
+    }
+    harness.send(harness.request(Method::POST, "/v1/topics/t/compact")).await.expect(200);
+    let rest = member.fetch("").await;
+    assert_eq!(places(&rest), [(0, 11), (0, 12), (0, 13), (0, 14)]);
+    member.commit().await.expect(200);
+    assert_eq!(lag(harness.get("/v1/groups/g").await.expect(200).json()), (json!(15), json!(0)));
 }
