@@ -116,3 +116,17 @@ pub const CLIENT_CHARS_MAX: usize = 256;
 pub const REJECT_RECORDS_MAX: usize = 1_000;
 /// Most characters of a rejection's reason.
 pub const REJECT_REASON_CHARS_MAX: usize = 4_096;
+/// Most subscriptions of one WebSocket.
+pub const WS_SUBSCRIPTIONS_MAX: usize = 100;
+/// Most topics of one subscription of a WebSocket.
+pub const WS_SUBSCRIPTION_TOPICS_MAX: usize = 100;
+/// Most produces of one WebSocket whose answers are not there yet; then its reading pauses.
+pub const WS_INFLIGHT_PRODUCES_MAX: usize = 64;
+/// Most bytes of such produces; one always fits.
+pub const WS_INFLIGHT_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of answers that wait for one WebSocket to take them; then its reading pauses.
+pub const WS_ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Most characters of a frame's `id` on a WebSocket.
+pub const WS_FRAME_ID_CHARS_MAX: usize = 64;
+/// Most frames in a row that are refused before a WebSocket is closed.
+pub const WS_ERRORS_IN_A_ROW_MAX: u32 = 100;
