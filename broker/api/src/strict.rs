@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 use levada_model::limits::JSON_INTEGER_MAX;
 use serde::de::value::MapAccessDeserializer;
@@ -40,6 +41,21 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         pointer = format!("{pointer}/{}", pointer_token(&echo(name)));
     }
     Err(Problem::new(ErrorCode::InvalidField, format!("{}: {detail}", shown(&pointer))).at(pointer, detail))
+}
+
+/// Reads one member of an object whose JSON was checked before.
+///
+/// # Errors
+/// 422 `invalid-field` with the pointer to the place within the object.
+pub(crate) fn member<'de, T: Deserialize<'de>>(name: &str, json: &'de str) -> Result<T, Problem> {
+    if let Ok(read) = serde_json::from_str(json) {
+        return Ok(read);
+    }
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err().expect("it was refused just now");
+    let pointer = format!("/{name}{}", pointer(error.path()));
+    let detail = without_place(&error.into_inner().to_string());
+    Err(Problem::new(ErrorCode::InvalidField, format!("{pointer}: {detail}")).at(pointer, detail))
 }
 
 /// Escapes a name for use in a JSON pointer (RFC 6901).
@@ -119,6 +135,24 @@ pub(crate) fn whole_if_there<'de, T: TryFrom<u64>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     whole(deserializer).map(Some)
+}
+
+/// An integer within bounds.
+pub(crate) fn whole_within<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    bounds: RangeInclusive<u64>,
+) -> Result<u64, D::Error> {
+    struct Within(RangeInclusive<u64>);
+    impl Visitor<'_> for Within {
+        type Value = u64;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an integer from {} to {}", self.0.start(), self.0.end())
+        }
+        fn visit_u64<E: Error>(self, n: u64) -> Result<u64, E> {
+            if self.0.contains(&n) { Ok(n) } else { Err(E::invalid_value(serde::de::Unexpected::Unsigned(n), &self)) }
+        }
+    }
+    deserializer.deserialize_u64(Within(bounds))
 }
 
 /// A map whose names may not repeat.

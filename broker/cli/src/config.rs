@@ -102,6 +102,14 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_LINGER_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     linger_ms: Option<u64>,
+    /// How long the first assignment of an empty consumer group waits for more members. [default: 500]
+    #[arg(long, env = "LEVADA_GROUP_INITIAL_REBALANCE_DELAY_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_initial_rebalance_delay_ms: Option<u64>,
+    /// How long committed offsets are kept after their consumer group became empty. [default: 604800000]
+    #[arg(long, env = "LEVADA_OFFSETS_RETENTION_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offsets_retention_ms: Option<u64>,
     /// How long requests under way may take once the server is asked to end. [default: 30000]
     #[arg(long, env = "LEVADA_SHUTDOWN_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +118,14 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_SSE_HEARTBEAT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sse_heartbeat_ms: Option<u64>,
+    /// How often a WebSocket is pinged; a peer that misses two pings is dropped. [default: 20000]
+    #[arg(long, env = "LEVADA_WS_PING_INTERVAL_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ws_ping_interval_ms: Option<u64>,
+    /// How long a WebSocket may take nothing of what is sent before it is closed. [default: 30000]
+    #[arg(long, env = "LEVADA_WS_SLOW_READER_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ws_slow_reader_timeout_ms: Option<u64>,
     /// How log lines are written. [default: text]
     #[arg(long, env = "LEVADA_LOG_FORMAT", value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,8 +159,12 @@ pub(crate) struct ServeConfig {
     pub(crate) maintenance_interval_ms: u64,
     pub(crate) compaction_memory_bytes: usize,
     pub(crate) linger_ms: u64,
+    pub(crate) group_initial_rebalance_delay_ms: u64,
+    pub(crate) offsets_retention_ms: u64,
     pub(crate) shutdown_timeout_ms: u64,
     pub(crate) sse_heartbeat_ms: u64,
+    pub(crate) ws_ping_interval_ms: u64,
+    pub(crate) ws_slow_reader_timeout_ms: u64,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
 }
@@ -172,8 +192,12 @@ impl Default for ServeConfig {
             maintenance_interval_ms: ms(server.maintenance_interval),
             compaction_memory_bytes: server.compaction_memory_bytes,
             linger_ms: ms(server.linger),
+            group_initial_rebalance_delay_ms: ms(server.group_initial_rebalance_delay),
+            offsets_retention_ms: ms(server.offsets_retention),
             shutdown_timeout_ms: ms(server.shutdown_timeout),
             sse_heartbeat_ms: ms(server.sse_heartbeat),
+            ws_ping_interval_ms: ms(server.ws_ping_interval),
+            ws_slow_reader_timeout_ms: ms(server.ws_slow_reader_timeout),
             log_format: LogFormat::default(),
             log_level: "info".to_owned(),
         }

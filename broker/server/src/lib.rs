@@ -7,10 +7,12 @@
 mod cluster;
 mod compaction;
 mod connection;
+mod cursor;
 mod extract;
 mod front;
 mod gate;
 mod groups;
+mod listing;
 mod metrics;
 mod openapi;
 mod options;
@@ -22,6 +24,7 @@ mod start;
 mod state;
 mod streamed;
 mod topics;
+mod ws;
 
 pub use options::ServeOptions;
 pub use start::{Server, ShutdownError, StartError, start, start_with};

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use levada_engine::GroupOptions;
 use levada_model::limits::{BODY_BYTES_MAX, COMPACTION_MEMORY_BYTES, PRODUCER_EXPIRATION_MS};
 use tokio::sync::Semaphore;
 
@@ -22,6 +23,8 @@ const HEADER_BYTES_CEILING: usize = 16 << 20;
 const COMPACTION_BYTES_FLOOR: usize = 1 << 20;
 /// Longest linger: each produce waits so long.
 const LINGER_CEILING: Duration = Duration::from_secs(60);
+/// Longest first pause of a group: its members read nothing meanwhile.
+const GROUP_DELAY_CEILING: Duration = Duration::from_secs(10 * 60);
 /// Longest of the other times: a hundred years, which every clock can still count.
 const TIME_CEILING: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The smallest time that an option can name.
@@ -62,14 +65,23 @@ pub struct ServeOptions {
     pub compaction_memory_bytes: usize,
     /// How long a partition waits for company before it writes and syncs a group.
     pub linger: Duration,
+    /// How long the first assignment of an empty group waits for more members.
+    pub group_initial_rebalance_delay: Duration,
+    /// How long committed offsets are kept after their group became empty.
+    pub offsets_retention: Duration,
     /// How often an event stream says that it is there.
     pub sse_heartbeat: Duration,
+    /// How often a WebSocket is pinged; a peer that misses two pings is dropped.
+    pub ws_ping_interval: Duration,
+    /// How long a WebSocket may take nothing of what is sent before its subscriptions end, and again before it is cut.
+    pub ws_slow_reader_timeout: Duration,
     /// How long a shutdown waits for running requests.
     pub shutdown_timeout: Duration,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
+        let groups = GroupOptions::default();
         Self {
             data_dir: PathBuf::from("./levada-data"),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
@@ -87,7 +99,11 @@ impl Default for ServeOptions {
             maintenance_interval: Duration::from_secs(30),
             compaction_memory_bytes: COMPACTION_MEMORY_BYTES,
             linger: Duration::ZERO,
+            group_initial_rebalance_delay: groups.initial_rebalance_delay,
+            offsets_retention: groups.offsets_retention,
             sse_heartbeat: Duration::from_secs(15),
+            ws_ping_interval: Duration::from_secs(20),
+            ws_slow_reader_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(30),
         }
     }
@@ -116,7 +132,12 @@ impl ServeOptions {
         time("--maintenance-interval-ms", self.maintenance_interval, MS..=TIME_CEILING)?;
         number("--compaction-memory-bytes", self.compaction_memory_bytes, COMPACTION_BYTES_FLOOR..=usize::MAX)?;
         time("--linger-ms", self.linger, Duration::ZERO..=LINGER_CEILING)?;
+        let delay = self.group_initial_rebalance_delay;
+        time("--group-initial-rebalance-delay-ms", delay, Duration::ZERO..=GROUP_DELAY_CEILING)?;
+        time("--offsets-retention-ms", self.offsets_retention, MS..=TIME_CEILING)?;
         time("--sse-heartbeat-ms", self.sse_heartbeat, MS..=TIME_CEILING)?;
+        time("--ws-ping-interval-ms", self.ws_ping_interval, MS..=TIME_CEILING)?;
+        time("--ws-slow-reader-timeout-ms", self.ws_slow_reader_timeout, MS..=TIME_CEILING)?;
         time("--shutdown-timeout-ms", self.shutdown_timeout, MS..=TIME_CEILING)
     }
 }
@@ -142,13 +163,15 @@ mod tests {
 
     #[test]
     fn the_defaults_and_the_edges_are_taken() {
-        let taken: [Change; 6] = [
+        let taken: [Change; 8] = [
             |_| {},
             |o| o.compaction_memory_bytes = COMPACTION_BYTES_FLOOR,
             |o| (o.max_body_bytes, o.max_connections, o.max_headers, o.max_header_bytes) = (1, 1, 1, 1),
             |o| (o.max_headers, o.max_body_bytes) = (HEADERS_CEILING, BODY_BYTES_CEILING),
             |o| (o.linger, o.maintenance_interval, o.shutdown_timeout) = (LINGER_CEILING, MS, MS),
             |o| (o.header_timeout, o.producer_expiration) = (TIME_CEILING, TIME_CEILING),
+            |o| (o.group_initial_rebalance_delay, o.offsets_retention) = (Duration::ZERO, MS),
+            |o| (o.group_initial_rebalance_delay, o.offsets_retention) = (GROUP_DELAY_CEILING, TIME_CEILING),
         ];
         for change in taken {
             let mut options = ServeOptions::default();
@@ -159,7 +182,7 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 13] = [
+        let refused: [(&str, Change, Change); 17] = [
             (
                 "--compaction-memory-bytes",
                 |o| o.compaction_memory_bytes = 0,
@@ -183,7 +206,23 @@ mod tests {
                 |o| o.maintenance_interval = Duration::MAX,
             ),
             ("--linger-ms", |o| o.linger = Duration::from_secs(61), |o| o.linger = Duration::MAX),
+            (
+                "--group-initial-rebalance-delay-ms",
+                |o| o.group_initial_rebalance_delay = GROUP_DELAY_CEILING + MS,
+                |o| o.group_initial_rebalance_delay = Duration::MAX,
+            ),
+            (
+                "--offsets-retention-ms",
+                |o| o.offsets_retention = Duration::ZERO,
+                |o| o.offsets_retention = Duration::MAX,
+            ),
             ("--sse-heartbeat-ms", |o| o.sse_heartbeat = Duration::ZERO, |o| o.sse_heartbeat = Duration::MAX),
+            ("--ws-ping-interval-ms", |o| o.ws_ping_interval = Duration::ZERO, |o| o.ws_ping_interval = Duration::MAX),
+            (
+                "--ws-slow-reader-timeout-ms",
+                |o| o.ws_slow_reader_timeout = Duration::ZERO,
+                |o| o.ws_slow_reader_timeout = Duration::MAX,
+            ),
             ("--shutdown-timeout-ms", |o| o.shutdown_timeout = Duration::ZERO, |o| o.shutdown_timeout = Duration::MAX),
         ];
         for (option, small, large) in refused {

@@ -1,13 +1,13 @@
 //! Problems as answers, and the one place where the engine's errors become problems.
 //!
-//! Not here: the errors of produce and fetch, which are told beside their handlers.
+//! Not here: the errors of produce, fetch and groups, which are told beside their handlers.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use levada_api::strict::pointer_token;
-use levada_api::{Effect, ErrorCode, Problem};
-use levada_engine::{GroupError, TopicError};
-use levada_model::{ConfigError, Denied, NameError};
+use levada_api::{Effect, ErrorCode, Problem, echo};
+use levada_engine::TopicError;
+use levada_model::{ConfigError, Denied, GroupName, NameError};
 
 /// Seconds after which a refused but retryable request may be tried again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -32,6 +32,12 @@ impl IntoResponse for Refusal {
         if matches!(problem.status, 429 | 503) {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER);
         }
+        if problem.code == ErrorCode::UpgradeRequired {
+            // RFC 9110 §15.5.22, RFC 6455 §4.4.
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        }
         let accepted = match problem.code {
             ErrorCode::UnsupportedEncoding => Some(header::ACCEPT_ENCODING),
             ErrorCode::UnsupportedMediaType => Some(header::ACCEPT),
@@ -54,6 +60,12 @@ pub(crate) fn topic_name(error: &NameError) -> Problem {
 
 pub(crate) fn group_name(error: &NameError) -> Problem {
     Problem::new(ErrorCode::InvalidGroupName, error.to_string())
+}
+
+/// There is no such member, whether there was one or not.
+pub(crate) fn unknown_member(group: &GroupName, member: &str) -> Problem {
+    let detail = format!("group {group} has no member {:?} (any more); join again", echo(member));
+    Problem::new(ErrorCode::UnknownMember, detail)
 }
 
 /// What a refusal of a failing disk says of its effect.
@@ -101,24 +113,6 @@ impl From<TopicError> for Refusal {
             TopicError::Keyless { .. } => problem.at("/config/cleanup.policy", error.to_string()),
             TopicError::CompactionFailed { .. } => problem.effect(Effect::Partial),
             _ => problem,
-        })
-    }
-}
-
-impl From<GroupError> for Refusal {
-    fn from(error: GroupError) -> Self {
-        let detail = error.to_string();
-        Self(match error {
-            GroupError::Denied(error) => denied(&error),
-            GroupError::NotFound(_) => Problem::new(ErrorCode::GroupNotFound, detail),
-            GroupError::Offsets(wrong) => {
-                let places = wrong.into_iter().map(|(index, detail)| (format!("/offsets/{index}"), detail));
-                Problem::new(ErrorCode::InvalidOffset, detail).at_each(places)
-            }
-            GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
-            GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
-            GroupError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
-            GroupError::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible)),
         })
     }
 }

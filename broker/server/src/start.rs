@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_engine::{CloseError, Engine, EngineOptions, OpenError};
+use levada_engine::{CloseError, Engine, EngineOptions, GroupOptions, OpenError};
 use levada_log::DiskStorage;
 use levada_model::{AllowAll, SystemClock};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -21,7 +21,7 @@ use crate::connection::{Acceptor, Phase};
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::router::router;
-use crate::state::BodyLimits;
+use crate::state::{BodyLimits, WsTimes};
 use crate::{AppState, ServeOptions};
 
 /// The file whose lock says that a broker uses the directory.
@@ -131,7 +131,8 @@ pub async fn start_with(
     let address = listener.local_addr().map_err(listen_error)?;
 
     let limits = BodyLimits { bytes_max: options.max_body_bytes, timeout: options.body_timeout };
-    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat);
+    let ws = WsTimes { ping_interval: options.ws_ping_interval, slow_reader_timeout: options.ws_slow_reader_timeout };
+    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat, ws);
     let front = Front::new(router(state.clone()), gate, state.clone());
     let (phase, watching) = watch::channel(Phase::Serving);
     let permits = Arc::new(Semaphore::new(connections_max as usize));
@@ -166,6 +167,11 @@ fn engine_options(options: &ServeOptions) -> EngineOptions {
         maintenance_interval: options.maintenance_interval,
         compaction_memory_bytes: options.compaction_memory_bytes,
         linger: options.linger,
+        groups: GroupOptions {
+            initial_rebalance_delay: options.group_initial_rebalance_delay,
+            offsets_retention: options.offsets_retention,
+            ..GroupOptions::default()
+        },
     }
 }
 

@@ -2,15 +2,12 @@
 
 use axum::response::{IntoResponse, Response};
 use axum::{Json, middleware};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_api::{
     AlterTopic, CreateTopic, ErrorCode, Partition, PartitionState, Problem, Topic, TopicList, TruncateTopic,
     TruncatedPartition, TruncatedTopic,
 };
 use levada_engine::{Engine, TopicDescription, TopicError};
-use levada_model::limits::{LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX};
 use levada_model::{NodeId, Offset, PartitionIndex, Principal, TopicName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -18,6 +15,7 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::compaction;
 use crate::extract::{JsonBody, NoParams, Params, TopicPath, answers_json};
+use crate::listing::{Page, next_cursor};
 use crate::refusal::{Refusal, topic_name};
 use crate::state::{Caller, OpenEngine};
 
@@ -65,12 +63,10 @@ async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<TopicList>, Refusal> {
-    let limit = params.clamped("limit", 1, LIST_LIMIT_DEFAULT as u64, LIST_LIMIT_MAX as u64)?;
-    let after = params.text("cursor").map(|cursor| read_cursor(&cursor)).transpose()?;
+    let Page { limit, after } = Page::<TopicName>::read(&mut params)?;
     params.finish()?;
-    let limit = usize::try_from(limit).expect("cut to a small number");
     let page = engine.list_topics(&who, after.as_ref(), limit)?;
-    let next_cursor = page.next_after.map(|name| URL_SAFE_NO_PAD.encode(name.as_str()));
+    let next_cursor = page.next_after.map(|name| next_cursor(name.as_str()));
     Ok(Json(TopicList { topics: page.topics.into_iter().map(topic).collect(), next_cursor }))
 }
 
@@ -180,12 +176,6 @@ fn with_place(error: TopicError, wanted: &TruncateTopic) -> Refusal {
         Some(index) => problem.at(format!("/offsets/{index}/{field}"), detail),
         None => problem,
     })
-}
-
-fn read_cursor(cursor: &str) -> Result<TopicName, Problem> {
-    let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    name.and_then(|name| TopicName::new(&name).ok())
-        .ok_or_else(|| Problem::new(ErrorCode::InvalidCursor, format!("{cursor:?} is no cursor of a listing")))
 }
 
 /// The topic with its ETag: its identity and version, so that a topic created anew has another.

@@ -28,8 +28,12 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("maintenance-interval-ms", "1", "2"),
     ("compaction-memory-bytes", "1048576", "2097152"),
     ("linger-ms", "1", "2"),
+    ("group-initial-rebalance-delay-ms", "1", "2"),
+    ("offsets-retention-ms", "1", "2"),
     ("shutdown-timeout-ms", "1", "2"),
     ("sse-heartbeat-ms", "1", "2"),
+    ("ws-ping-interval-ms", "1", "2"),
+    ("ws-slow-reader-timeout-ms", "1", "2"),
     ("log-format", "json", "json"),
     ("log-level", "warn", "levada_server=debug,error"),
 ];

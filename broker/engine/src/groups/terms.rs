@@ -203,6 +203,8 @@ pub struct GroupFetched {
 pub struct GroupPart {
     /// The topic.
     pub topic: TopicName,
+    /// Its id, as cursors name it.
+    pub topic_id: TopicId,
     /// The records.
     pub fetched: Fetched,
     /// The holding in which they are delivered.

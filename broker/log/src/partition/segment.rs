@@ -364,3 +364,56 @@ pub(super) fn write_batches(
     file.write_at(&parts, position).map_err(StorageError::at("write", path))?;
     Ok(parts.iter().map(|part| part.len() as u64).sum())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::terms::PlantedFaults;
+    use crate::{BatchBuilder, DiskStorage, NewBatch, Storage};
+
+    /// A segment file of one batch, at some base offset.
+    fn write(path: &Path, base_offset: Offset) -> u64 {
+        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
+        builder.push(Timestamp(1), &levada_model::Record::default());
+        let batch = builder.finish().expect("no codec").stamp(base_offset, levada_model::LeaderEpoch(0));
+        let file = DiskStorage.open(path).expect("opens");
+        write_batches(&*file, path, 0, &[batch]).expect("writes")
+    }
+
+    #[test]
+    fn a_replaced_segment_is_read_by_who_has_it_open_and_by_nobody_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = State::new(Arc::new(DiskStorage), dir.path().to_owned(), PlantedFaults::default());
+        let bytes = write(&Kind::Log.path(dir.path(), Offset(0)), Offset(0));
+        let segment = || Segment::new(dir.path(), Offset(0), Extent { bytes: None, next_offset: Offset(1) });
+        let (open, closed) = (segment(), segment());
+        open.file(&state).expect("opens");
+        [&open, &closed].iter().for_each(|segment| segment.retire());
+        // Another segment gets the names.
+        std::fs::remove_file(open.log_path()).expect("removes");
+        write(open.log_path(), Offset(7));
+        assert_eq!(open.locate(&state, Offset(0)).expect("reads").offset, Offset(0));
+        assert_eq!(open.bytes(&state).expect("measures"), bytes);
+        closed.file(&state).err().expect("is not its own any more");
+        closed.bytes(&state).expect_err("is not its own any more");
+        open.cool();
+        open.file(&state).err().expect("is closed now");
+    }
+
+    #[test]
+    fn a_pinned_segment_stays_open_until_its_files_have_their_names() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = State::new(Arc::new(DiskStorage), dir.path().to_owned(), PlantedFaults::default());
+        let (other, no_index) = (dir.path().join("other"), dir.path().join("none"));
+        let bytes = Some(write(&other, Offset(0)));
+        let extent = Extent { bytes, next_offset: Offset(1) };
+        let segment = Segment::pinned(&state, Offset(0), extent, &other, &no_index).expect("opens");
+        segment.cool();
+        segment.file(&state).expect("is still open");
+        std::fs::rename(&other, segment.log_path()).expect("renames");
+        segment.unpin();
+        segment.cool();
+        assert!(!segment.is_open());
+        segment.file(&state).expect("opens by its name");
+    }
+}

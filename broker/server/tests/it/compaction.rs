@@ -1,10 +1,14 @@
 //! Compaction through HTTP: the seed's exercise and cases PC-34 to 36, literally.
 
+use std::sync::Arc;
+
 use http::Method;
-use levada_log::{BatchBuilder, NewBatch};
-use levada_model::{LeaderEpoch, Offset, Record, Timestamp};
+use levada_engine::{Engine, EngineOptions};
+use levada_log::{BatchBuilder, NewBatch, SimStorage};
+use levada_model::{LeaderEpoch, Offset, Record, SystemClock, Timestamp};
 use serde_json::{Value, json};
 
+use crate::contract::Contract;
 use crate::harness::{Answer, Harness};
 use crate::produce::{produce, read, topic};
 use crate::raw::PATIENCE;
@@ -83,8 +87,8 @@ async fn a_reader_of_a_compacted_topic_never_stops_in_a_hole() {
     for key in ["a", "b", "c", "d", "a", "b", "c", "a", "b", "c"] {
         store(&harness, key, json!("v")).await;
     }
-    compact(&harness).await;
     store(&harness, "e", json!("v")).await;
+    compact(&harness).await;
     let survivors = [3, 7, 8, 9, 10];
     assert_eq!(offsets(&read(&harness, "t", 0, "").await), survivors);
     let at_4 = read(&harness, "t", 0, "offset=4").await;
@@ -246,6 +250,51 @@ async fn a_topic_that_holds_records_without_a_key_stays_as_it_is() {
     let change = json!({ "config": { "cleanup.policy": "compact" } });
     let topic = harness.json(Method::PATCH, "/v1/topics/t", &change).await.expect(200).json();
     assert_eq!(topic["partitions"][0]["compaction"]["cleaned_to"], 4);
+}
+
+#[tokio::test]
+async fn a_damaged_segment_fails_its_own_topic_says_so_and_recovers_when_it_is_mended() {
+    let disk = SimStorage::new(Arc::new(SystemClock));
+    let storage = disk.clone();
+    let open =
+        move |options| Engine::open(EngineOptions { storage: Arc::new(storage), data_dir: "data".into(), ..options });
+    let mut harness = Harness::start_with(Arc::new(Contract::load()), |_| {}, open).await;
+    harness.server.opened().await.expect("it opens");
+    for name in ["t", "other"] {
+        topic(&harness, name, 1, json!({ "cleanup.policy": "compact" })).await;
+        for value in ["\"first\"", "\"damaged\"", "\"last\""] {
+            let records = format!("{{\"records\":[{{\"key\":\"{name}\",\"value\":{value}}}]}}");
+            produce(&harness, name, records).await.expect(200);
+        }
+    }
+    let id = harness.get("/v1/topics/t").await.expect(200).json()["id"].as_str().expect("an id").to_owned();
+    let segment =
+        disk.paths().into_iter().find(|path| path.contains(&id) && path.ends_with(".log")).expect("a segment");
+    let bytes = disk.contents(&segment);
+    let at = bytes.windows(7).position(|window| window == b"damaged").expect("it is stored") as u64;
+    disk.corrupt(&segment, at, 1);
+
+    let ask = |name: &str| harness.send(harness.request(Method::POST, &format!("/v1/topics/{name}/compact")));
+    let failed = ask("t").await.expect(503).json();
+    assert_eq!(
+        (&failed["code"], &failed["effect"], &failed["retryable"]),
+        (&json!("compaction-failed"), &json!("partial"), &json!(true))
+    );
+    assert!(failed["detail"].as_str().is_some_and(|detail| detail.contains("offsets 1 to 2 are damaged")), "{failed}");
+    let done = ask("other").await.expect(200).json();
+    assert_eq!(done["partitions"][0]["after_records"], 1, "the other topic goes on");
+    let error = partition(&harness).await["compaction"]["error"].clone();
+    assert!(error["reason"].as_str().is_some_and(|reason| reason.contains("damaged")), "{error}");
+    assert_eq!(error["retry_at"].as_i64(), error["since"].as_i64().map(|since| since + 1_000), "{error}");
+    let page = harness.get("/metrics").await.expect(200);
+    let page = String::from_utf8_lossy(&page.body).into_owned();
+    for line in ["levada_compaction_failing 1", "levada_compaction_failures_total 1"] {
+        assert!(page.lines().any(|is| is == line), "{line} is not in\n{page}");
+    }
+    produce(&harness, "t", r#"{"records":[{"key":"t","value":"goes on"}]}"#).await.expect(200);
+    disk.corrupt(&segment, at, 1);
+    assert_eq!(ask("t").await.expect(200).json()["partitions"][0]["after_records"], 1);
+    assert_eq!(partition(&harness).await["compaction"].get("error"), None);
 }
 
 fn batch(keys: &[Option<&'static str>]) -> Vec<u8> {

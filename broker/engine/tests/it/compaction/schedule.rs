@@ -1,11 +1,14 @@
 //! When the cleaner takes which part of which log.
 
+use std::time::Duration;
+
 use levada_engine::{CompactedPartition, Engine, EngineOptions};
 use levada_log::UncompactedReason;
 use levada_model::Offset;
 use serde_json::{Value, json};
 
 use super::{compact, compacted_topic, state, store};
+use crate::gate::Gate;
 use crate::support::{Bench, all, create, me, name, p, produce, record, until};
 
 /// Rolls at every few records.
@@ -141,10 +144,43 @@ async fn keys_that_do_not_fit_are_cleaned_in_further_passes_at_once() {
     }
 }
 
+#[tokio::test]
+async fn the_dirtiest_log_comes_first() {
+    let (bench, disk) = Bench::sim();
+    let gate = Gate::before(disk.clone());
+    let engine = bench.with(gate.clone()).open();
+    let mut ids = Vec::new();
+    for topic in ["a-less", "b-most"] {
+        compacted_topic(&engine, topic, 1, &[("min.cleanable.dirty.ratio", json!(0.1)), small()]).await;
+        for key in 0..8 {
+            store(&engine, topic, &[(&format!("k{key}"), &"v".repeat(300))]).await;
+        }
+        if topic == "a-less" {
+            compact(&engine, topic).await;
+        }
+        updates(&engine, topic, 12).await;
+        ids.push(engine.describe_topic(&me(), &name(topic)).expect("there").id.to_string());
+    }
+    let (less, most) = (state(&engine, "a-less").await.dirty_ratio, state(&engine, "b-most").await.dirty_ratio);
+    assert!(less > 0.1 && less < most, "{less} {most}");
+    gate.shut_for_copies();
+    let other = engine.clone();
+    let round = tokio::task::spawn_blocking(move || other.run_compaction());
+    gate.until_waiting(1).await;
+    let at_work =
+        || ids.iter().position(|id| disk.paths().iter().any(|path| path.contains(id) && path.ends_with(".cleaned")));
+    assert_eq!(at_work(), Some(1));
+    gate.open();
+    round.await.expect("no panic");
+    for topic in ["a-less", "b-most"] {
+        assert_eq!(state(&engine, topic).await.dirty_bytes, 0, "{topic}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_cleaner_looks_by_itself_at_every_interval() {
     let (bench, _) = Bench::sim();
-    let interval = std::time::Duration::from_millis(1);
+    let interval = Duration::from_millis(1);
     let engine = Engine::open(EngineOptions { maintenance_interval: interval, ..bench.options() }).expect("opens");
     compacted_topic(&engine, "t", 1, &[small()]).await;
     updates(&engine, "t", 12).await;

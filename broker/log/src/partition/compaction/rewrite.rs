@@ -1,7 +1,6 @@
 //! The long work of a pass: reads the newest offset of each dirty key, then writes what stays of the segments.
 //!
-//! A record goes if a newer one of its key is known, and a tombstone also once its horizon is over. The records that
-//! the map does not cover stay. Not here: which segments a pass takes (`plan`).
+//! A record goes if a newer one of its key is known, and a tombstone also once its horizon is over. Not here: which segments a pass takes (`plan`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -149,15 +148,14 @@ impl Rewrite<'_> {
 
     /// Decides which records stay; true if one of these is a tombstone.
     fn judge(&mut self, batch: &Batch, records: &UnpackedBatch<'_>) -> Result<bool, CompactionError> {
-        let Self { plan, map, covered, kept, .. } = self;
+        let Self { plan, map, kept, .. } = self;
         let is_over = batch.header().delete_horizon().is_some_and(|horizon| horizon <= plan.now);
         let mut has_tombstones = false;
         kept.clear();
         let each = |record: StoredRecord<'_>| {
             let stays = match record.key {
-                // A record without a key is nobody's older version; nor is what the map does not cover.
+                // A record without a key is nobody's older version.
                 None => true,
-                Some(_) if record.offset >= *covered => true,
                 Some(key) => {
                     let is_newest = map.newest(key).is_none_or(|newest| newest <= record.offset);
                     is_newest && !(record.is_tombstone && is_over)

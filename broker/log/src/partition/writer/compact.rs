@@ -29,13 +29,14 @@ impl PartitionLog {
         forced: bool,
     ) -> Result<Option<CompactionPlan>, Arc<StorageError>> {
         let Some(options) = self.options.compaction else { return Ok(None) };
-        let is_overdue = |first: Timestamp| now.0.saturating_sub(first.0) > options.max_compaction_lag_ms;
-        if self.active.first_append.is_some_and(|first| forced || is_overdue(first)) || !self.staged.is_empty() {
+        // Nothing is written beside a log that takes no writes.
+        self.unless_poisoned(|_| Ok(()))?;
+        let is_due = |first: Timestamp| forced || now.0.saturating_sub(first.0) > options.max_compaction_lag_ms;
+        if self.active.first_append.is_some_and(is_due) || (forced && !self.staged.is_empty()) {
             self.ready_to_roll()?;
             self.unless_poisoned(|log| {
                 log.write_staged(now)?;
-                let is_due = log.active.first_append.is_some_and(|first| forced || is_overdue(first));
-                if is_due { log.roll_here() } else { Ok(()) }
+                log.roll_here()
             })?;
         }
         let cleanable = match Cleanable::now(&self.state, &options, now, bound) {
@@ -62,7 +63,26 @@ impl PartitionLog {
         }))
     }
 
-    /// Puts what a pass wrote in place of its sources, durably. None if these have changed meanwhile (retention,
+    /// Puts the oldest segment that a pass wrote in place of its sources, durably; true while others wait. A large log
+    /// has many, and each costs some syncs: call this until it is false, let appends have their turn in between, and
+    /// then [`install_compacted`](Self::install_compacted).
+    ///
+    /// # Errors
+    /// As [`install_compacted`](Self::install_compacted).
+    pub fn install_next(&mut self, compacted: &mut Compacted) -> Result<bool, Arc<StorageError>> {
+        if compacted.outcome.written.is_empty() || !compacted.is_current() {
+            return Ok(false);
+        }
+        self.ready_to_roll()?;
+        let written = compacted.outcome.written.remove(0);
+        self.unless_poisoned(|log| {
+            log.spares.clear();
+            log.install(&written)
+        })?;
+        Ok(!compacted.outcome.written.is_empty())
+    }
+
+    /// Puts what a pass wrote in place of its sources, durably, or what is left of that. None if these have changed meanwhile (retention,
     /// truncation): what was written is then removed.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod crash;
 mod keeping;
 mod model;
+mod readers;
 mod repeats;
 mod sources;
 

@@ -11,7 +11,9 @@ fn updated(disk: &SimStorage) -> PartitionLog {
     let mut log = open(disk, options());
     for update in 0..10 {
         for key in 0..10 {
-            put(&mut log, &format!("key-{key}"), Some(&format!("update {update}")), 10);
+            // Older by its own time than by the broker's.
+            let update = batch(NewBatch::default(), 0, &[(&format!("key-{key}"), Some(&format!("update {update}")))]);
+            append(&mut log, update, 10);
         }
     }
     log
@@ -88,6 +90,37 @@ fn what_was_written_from_segments_that_are_gone_is_thrown_away() {
 }
 
 #[test]
+fn appends_and_truncations_may_come_between_the_segments_of_a_pass() {
+    for truncates in [false, true] {
+        let disk = disk();
+        let mut log = updated(&disk);
+        // Something goes from each segment, and several are left.
+        for n in 0..40 {
+            put(&mut log, &format!("other-{n}"), Some("value"), 10);
+            put(&mut log, "churn", Some("value"), 10);
+        }
+        let mut compacted = run(&mut log, 10).expect("runs");
+        let mut turns = 1;
+        while log.install_next(&mut compacted).expect("installs") {
+            put(&mut log, "key-0", Some("in between"), 10);
+            turns += 1;
+            if truncates && turns == 2 {
+                log.truncate_front(Offset(125)).expect("truncates");
+            }
+        }
+        assert!(turns > 2 || truncates, "one segment: {disk:?}");
+        let pass = log.install_compacted(compacted).expect("installs");
+        assert_eq!(pass.is_none(), truncates);
+        let log_start = log.marks().log_start.0;
+        let kept: Vec<u64> = offsets(&log, log_start).into_iter().filter(|offset| offset % 2 == 0).collect();
+        let others = (100..180).step_by(2).filter(|offset| *offset >= log_start);
+        assert!(others.clone().all(|offset| kept.contains(&offset)), "{kept:?}");
+        assert_eq!(offsets(&open(&disk.restart(), options()), log_start), offsets(&log, log_start));
+        assert_eq!(files(&disk, "cleaned"), [""; 0]);
+    }
+}
+
+#[test]
 fn running_out_of_files_at_the_swap_costs_the_pass_alone() {
     let disk = disk();
     let mut log = updated(&disk);
@@ -115,6 +148,8 @@ fn retention_removes_whole_segments_only_where_it_holds_and_by_the_time_of_their
         log.maintain(Timestamp(110), Offset(100)).expect("keeps house");
         assert!(files(&disk, ".log").contains(&cleaned));
         let mut log = open(&disk.restart(), settings);
+        log.maintain(Timestamp(110), Offset(100)).expect("keeps house");
+        assert_eq!(offsets(&log, log.marks().log_start.0).len(), 10);
         log.maintain(Timestamp(111), Offset(100)).expect("keeps house");
         assert_eq!(offsets(&log, log.marks().log_start.0).is_empty(), retains);
     }
@@ -166,22 +201,34 @@ fn a_reader_in_the_middle_of_a_segment_goes_on_over_the_swap() {
 #[test]
 fn a_scan_of_the_files_finds_a_compacted_log_whole() {
     let dir = tempfile::tempdir().expect("a directory");
+    let settings = LogOptions { segment_bytes: 1 << 20, ..options() };
     let (mut log, _) =
-        PartitionLog::open(Arc::new(DiskStorage), dir.path(), options(), Timestamp(0), false).expect("opens");
+        PartitionLog::open(Arc::new(DiskStorage), dir.path(), settings, Timestamp(0), false).expect("opens");
     for n in 0..100 {
-        put(&mut log, &format!("key-{}", n % 7), Some("value"), 0);
+        let append = Append {
+            batch: batch(NewBatch::default(), 0, &[(&format!("key-{}", n % 7), Some("value"))]),
+            check: SequenceCheck::Producer,
+            expected_offset: None,
+        };
+        log.stage(append, LeaderEpoch(n / 40), Timestamp(0)).expect("accepted");
+        log.write(Timestamp(0)).expect("writes");
     }
     compact(&mut log, 0);
     put(&mut log, "key-0", Some("value"), 0);
     let mut next = Offset(0);
+    let mut covers = Vec::new();
     for file in segment_files(dir.path()).expect("lists") {
         let mut scan = SegmentScan::open(&file).expect("opens");
         while let Some(stretch) = scan.next().expect("reads") {
             let Stretch::Batch { batch, .. } = stretch else { panic!("{stretch:?}") };
             assert_eq!(batch.header().base_offset, next, "every offset is in a batch");
             next = batch.header().next_offset();
+            if batch.header().record_count == 0 {
+                covers.push((batch.header().base_offset.0, next.0, batch.header().leader_epoch.0));
+            }
             batch.records().expect("unpacks").for_each(|record| drop(record.expect("is whole")));
         }
     }
     assert_eq!(next, Offset(101));
+    assert_eq!(covers, [(0, 40, 0), (40, 80, 1), (80, 93, 2)], "each within its leader epoch");
 }

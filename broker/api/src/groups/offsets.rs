@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 
+use super::GroupStart;
 use crate::strict::{objects, whole};
 
 /// Offsets that a group has committed.
@@ -102,12 +103,11 @@ impl<'de> Deserialize<'de> for OffsetPlace {
                 if n > JSON_INTEGER_MAX { Err(refused()) } else { Ok(OffsetPlace::At(n)) }
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<OffsetPlace, E> {
-                let time = |text: &str| text.parse().ok().filter(|time: &i64| time.unsigned_abs() <= JSON_INTEGER_MAX);
-                match (text, text.strip_prefix("time:").and_then(time)) {
-                    ("earliest", _) => Ok(OffsetPlace::Earliest),
-                    ("latest", _) => Ok(OffsetPlace::Latest),
-                    (_, Some(time)) => Ok(OffsetPlace::Time(time)),
-                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                match text.parse() {
+                    Ok(GroupStart::Earliest) => Ok(OffsetPlace::Earliest),
+                    Ok(GroupStart::Latest) => Ok(OffsetPlace::Latest),
+                    Ok(GroupStart::Time(time)) => Ok(OffsetPlace::Time(time)),
+                    Err(_) => Err(E::invalid_value(Unexpected::Str(text), &self)),
                 }
             }
         }
