@@ -3,6 +3,7 @@
 //!
 //! Not here: I/O, waiting, reading of records, and which assignor a name means at this moment (the engine's).
 
+mod classic;
 mod coordinator;
 mod group;
 mod records;
@@ -10,6 +11,10 @@ mod terms;
 mod timers;
 mod tracked;
 
+pub use classic::{
+    ClassicAnswer, ClassicCaller, ClassicCommit, ClassicError, ClassicJoin, ClassicJoined, ClassicPeer,
+    ClassicProtocol, ClassicReply,
+};
 pub use coordinator::Coordinator;
 pub use terms::{
     AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, CommitError, Committed, CoordinatorOptions,

@@ -34,9 +34,10 @@ pub use levada_coordinator::{
     AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Start as GroupStart,
 };
 pub use produce::{
-    Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
+    Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,
+    RecordFault,
 };
-pub use topic_reader::{Positions, TopicChunk, TopicReader, TopicStart};
+pub use topic_reader::{Positions, TopicChunk, TopicPart, TopicReader, TopicStart, TopicsReader, TopicsStart};
 pub use topics::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
 };

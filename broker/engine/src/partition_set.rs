@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
-use crate::fetch::{FetchError, Fetched, Isolation, Reading, bound_of};
+use crate::fetch::{FetchError, Fetched, From, Isolation, Reading, bound_of};
 use crate::partition::{Bound, Partition, Waiter};
 
 /// A partition of a topic.
@@ -41,6 +41,16 @@ impl PartitionSet {
         Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None }
     }
 
+    /// The offset of a place in a partition of any topic.
+    pub(crate) async fn resolve(
+        &self,
+        topic: &Topic,
+        partition: &Arc<Partition>,
+        from: From,
+    ) -> Result<Offset, FetchError> {
+        Reading { core: &self.core, topic, partition, isolation: self.isolation }.resolve(from).await
+    }
+
     /// Lets a topic's partitions be put in.
     pub(crate) fn add_topic(&mut self, topic: &Arc<Topic>) {
         if let Entry::Vacant(vacant) = self.topics.entry(topic.id()) {
@@ -66,6 +76,19 @@ impl PartitionSet {
     /// All partitions with their positions, in order.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (Place, Offset)> {
         self.next.iter().map(|(place, next)| (*place, *next))
+    }
+
+    /// Offsets between the positions and the ends that readers may read to.
+    pub(crate) fn lag(&self) -> u64 {
+        let behind = |(place, next): (&Place, &Offset)| {
+            self.partition(*place).map_or(0, |partition| partition.bound(self.isolation).0.saturating_sub(next.0))
+        };
+        self.next.iter().map(behind).sum()
+    }
+
+    /// Whether no position is below its log start.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.next.iter().all(|(place, next)| self.log_start(*place).is_none_or(|start| start <= *next))
     }
 
     /// Takes out what is not wanted.

@@ -26,6 +26,8 @@ pub(crate) struct Metrics {
     durations: Family<RouteLabels, Histogram>,
     in_flight: Gauge,
     connections: Gauge,
+    websockets: Gauge,
+    subscriptions: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -103,7 +105,7 @@ impl EncodeLabelValue for GroupWord {
     }
 }
 
-/// A request that runs.
+/// Something that is counted while it lives.
 pub(crate) struct Running(Gauge);
 
 impl Drop for Running {
@@ -122,11 +124,14 @@ impl Metrics {
         let requests = Family::default();
         let durations = Family::new_with_constructor(histogram as fn() -> Histogram);
         let (in_flight, connections) = (Gauge::default(), Gauge::default());
+        let (websockets, subscriptions) = (Gauge::default(), Gauge::default());
         registry.register("http_requests", "Answered requests", requests.clone());
         registry.register("http_request_duration_seconds", "From a request's head to its answer's", durations.clone());
         registry.register("http_requests_in_flight", "Requests without an answer's head yet", in_flight.clone());
         registry.register("http_connections", "Open connections", connections.clone());
-        Self { registry, requests, durations, in_flight, connections }
+        registry.register("websockets", "Open WebSockets, which are connections too", websockets.clone());
+        registry.register("websocket_subscriptions", "Subscriptions through WebSockets", subscriptions.clone());
+        Self { registry, requests, durations, in_flight, connections, websockets, subscriptions }
     }
 
     /// Counts one answer.
@@ -141,6 +146,18 @@ impl Metrics {
     pub(crate) fn running(&self) -> Running {
         self.in_flight.inc();
         Running(self.in_flight.clone())
+    }
+
+    /// Counts a WebSocket as open for as long as the guard lives.
+    pub(crate) fn open_websocket(&self) -> Running {
+        self.websockets.inc();
+        Running(self.websockets.clone())
+    }
+
+    /// Counts a subscription for as long as the guard lives.
+    pub(crate) fn subscription(&self) -> Running {
+        self.subscriptions.inc();
+        Running(self.subscriptions.clone())
     }
 
     /// Counts open connections.

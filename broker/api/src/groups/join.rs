@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use levada_model::limits::{MAX_POLL_INTERVAL_MS, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, SUBSCRIPTION_TOPICS_MAX};
+use levada_model::limits::{GROUP_TOPICS_MAX, MAX_POLL_INTERVAL_MS, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS};
 use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Type};
@@ -185,7 +185,7 @@ fn topics() -> ArrayBuilder {
     ArrayBuilder::new()
         .items(name)
         .min_items(Some(1))
-        .max_items(Some(SUBSCRIPTION_TOPICS_MAX))
+        .max_items(Some(GROUP_TOPICS_MAX))
         .unique_items(true)
         .description(Some("What it reads: at least one topic, each once"))
 }

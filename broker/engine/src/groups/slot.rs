@@ -225,7 +225,8 @@ impl Slot {
         let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
         let due_before = loaded.machine.next_due();
         let now = groups.now();
-        let Step { answer, records, changed, assign } = step(&mut loaded.machine, now, &groups.catalog);
+        // Replies go to classic members, for whom there is no face yet.
+        let Step { answer, records, changed, assign, replies: _ } = step(&mut loaded.machine, now, &groups.catalog);
         if let Err(fault) = loaded.push(records, now.wall) {
             self.watches.wake_all();
             return Some(Err(Arc::new(fault)));

@@ -137,7 +137,7 @@ impl FromStr for AssignorName {
 /// A member that wants to join. The time-outs are within the bounds of `limits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinGroup {
-    /// Topics to read, at least one, each once, at most `SUBSCRIPTION_TOPICS_MAX`.
+    /// Topics to read, at least one, each once, at most `GROUP_TOPICS_MAX`.
     pub topics: Vec<TopicName>,
     /// The assignor it prefers.
     pub assignor: AssignorName,
@@ -203,6 +203,8 @@ pub struct GroupFetched {
 pub struct GroupPart {
     /// The topic.
     pub topic: TopicName,
+    /// Its id, as cursors name it.
+    pub topic_id: TopicId,
     /// The records.
     pub fetched: Fetched,
     /// The holding in which they are delivered.

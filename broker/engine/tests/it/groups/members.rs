@@ -41,7 +41,7 @@ async fn a_member_joins_fetches_commits_and_leaves() {
     assert_eq!(joined.state, MemberState::Assigning);
     let mut member = Member::join(&engine, "h", &["t"]).await;
     // PC-06: the first fetch waits for the assignment, and brings the records.
-    let fetched = member.fetch_for(LONG).await;
+    let fetched = member.fetch_waiting().await;
     assert_eq!(names(&fetched.membership.assignment), [("t".to_owned(), 0), ("t".to_owned(), 1)]);
     assert_eq!(member.values(), ["t/0/0", "t/0/1", "t/1/0", "t/1/1"]);
     assert_eq!(fetched.membership.generation, 1);
@@ -61,7 +61,7 @@ async fn a_member_joins_fetches_commits_and_leaves() {
     // Committed means next to read.
     fill(&engine, "t", 1, 2..3).await;
     let mut next = Member::join(&engine, "h", &["t"]).await;
-    next.fetch_for(LONG).await;
+    next.fetch_waiting().await;
     assert_eq!(next.values(), ["t/0/2"]);
 }
 
@@ -115,7 +115,7 @@ async fn a_waiting_fetch_ends_with_the_first_record_of_any_partition() {
     let mut member = Member::join(&engine, "g", &["t"]).await;
     member.settled().await;
     let waiting = tokio::spawn(async move {
-        member.fetch_for(LONG).await;
+        member.fetch_waiting().await;
         member.got
     });
     tokio::task::yield_now().await;
@@ -182,7 +182,7 @@ async fn commits_are_judged_by_partition() {
     filled(&engine, "t", 2, 3).await;
     filled(&engine, "u", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let offsets = vec![
         (name("t"), p(1), Offset(2)),
         (name("u"), p(0), Offset(1)),
@@ -216,7 +216,7 @@ async fn cursors_never_commit_back_and_explicit_offsets_may() {
     member.settled().await;
     member.try_fetch(GroupFetch { max_records: 1, ..member.fetching(LONG) }).await.expect("a fetch");
     let early = member.cursor.clone();
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     member.cursor = early;
     let stands = member.commit().await.expect("it is no fault");
@@ -235,7 +235,7 @@ async fn a_cursor_of_another_group_is_refused() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let mut other = Member::join(&engine, "h", &["t"]).await;
     other.cursor = member.cursor.clone();
     assert!(matches!(other.try_fetch(other.fetching(LONG)).await, Err(GroupError::OtherGroup)));
@@ -285,7 +285,7 @@ async fn of_two_with_one_instance_id_the_newer_wins_and_nothing_is_rebalanced() 
     let instance_id = Some(InstanceId::new("pod-0/a").expect("an id"));
     let join = || levada_engine::JoinGroup { instance_id: instance_id.clone(), ..joining(&["t"]) };
     let mut old = Member::join_as(&engine, "g", join()).await;
-    let generation = old.fetch_for(LONG).await.membership.generation;
+    let generation = old.fetch_waiting().await.membership.generation;
     let joined = engine.join_group(&me(), &group("g"), join()).await.expect("it joins");
     assert_eq!(joined.assignment.len(), 2, "it has what the older one had");
     assert_eq!(joined.generation, generation);

@@ -4,7 +4,7 @@ use levada_engine::{From, GroupError, GroupState, GroupStats, MemberState, Offse
 use levada_model::Offset;
 
 use super::{Member, committed, fill, filled, group, joining, names, open};
-use crate::support::{Bench, LONG, START, create, me, name, p, until};
+use crate::support::{Bench, START, create, me, name, p, until};
 
 fn reset(offset: u64) -> Vec<OffsetCommit> {
     vec![OffsetCommit { topic: name("t"), partition: p(0), offset: From::Offset(Offset(offset)) }]
@@ -16,7 +16,7 @@ async fn a_group_is_described_with_its_members_and_lags() {
     let engine = open(&bench);
     filled(&engine, "t", 2, 2).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     bench.clock.advance(1_000);
     fill(&engine, "t", 1, 2..4).await;
@@ -73,7 +73,7 @@ async fn offsets_are_not_set_and_groups_not_deleted_while_members_are_active() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 3).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     for dry_run in [false, true] {
         let refused = engine.commit_group_offsets(&me(), &group("g"), reset(0), dry_run).await;
@@ -114,7 +114,7 @@ async fn groups_their_rebalances_and_dead_letters_are_counted_without_a_wait() {
     filled(&engine, "t", 2, 2).await;
     engine.commit_group_offsets(&me(), &group("e"), reset(1), false).await.expect("committed");
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let stats = engine.stats();
     assert_eq!(stats.groups, GroupStats { empty: 1, stable: 1, members: 1, ..GroupStats::default() });
     assert_eq!((stats.group_rebalances, stats.dead_letters), (1, 0));
