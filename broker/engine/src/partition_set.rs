@@ -198,7 +198,7 @@ impl PartitionSet {
                     if position < from {
                         fetched.gaps.insert(0, Damage { from: position, to: from });
                     }
-                    return Ok(Some(fetched.keep_bytes(max_bytes)));
+                    return Ok(Some(fetched.keep_bytes(max_bytes).await));
                 }
             }
         }
