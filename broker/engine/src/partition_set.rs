@@ -208,7 +208,7 @@ impl PartitionSet {
                     if position < from {
                         fetched.gaps.insert(0, Damage { from: position, to: from });
                     }
-                    return Ok(Some(if self.cuts { fetched.keep_bytes(max_bytes) } else { fetched }));
+                    return Ok(Some(if self.cuts { fetched.keep_bytes(max_bytes).await } else { fetched }));
                 }
             }
         }

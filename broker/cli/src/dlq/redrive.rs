@@ -32,14 +32,15 @@ const RETRY_FOR: Duration = Duration::from_secs(30);
   levada dlq redrive orders.dead-letter --rate 50/s
 
 A letter becomes a new record of its original topic: same key, value, headers and time, without those headers that tell \
-of its death, and with `redrive_count` one higher. Letters that arrive meanwhile wait for the next run. One that was sent back \
---max-redrives times already is skipped and told, and so is a record without `original_topic`.
+of its death, and with `redrive_count` one higher. Letters that arrive meanwhile wait for the next run. One that was \
+sent back --max-redrives times already is skipped and told, and so is a record without `original_topic`.
 
 How far it got is kept as the committed offsets of the group `redrive.TOPIC`: the next run goes on there, and `levada \
-group reset redrive.TOPIC --topic TOPIC:PARTITION --to OFFSET` makes it look at letters again. Committed offsets are \
-forgotten some time (7 days) after the last run. So where nothing is remembered and letters are older than a day, a run \
-does not begin by itself: --from says where to. (What is younger is recognised by its key if it was sent before.) A letter that its topic refuses ends \
-its partition's run, so that nothing is passed over; the exit code is then 1.")]
+group reset redrive.TOPIC --topic TOPIC:PARTITION --to OFFSET` makes it look at letters again. What was sent within \
+the last day is recognised then: it is told as sent already, and not stored again; older letters are sent again. \
+Committed offsets are forgotten some time (7 days) after the last run. So where nothing is remembered and letters are \
+older than a day, a run does not begin by itself: --from says where to. A letter that its topic refuses ends its \
+partition's run, so that nothing is passed over; the exit code is then 1.")]
 pub(crate) struct RedriveCommand {
     /// The topic of dead letters.
     topic: String,
@@ -66,16 +67,9 @@ pub(crate) struct RedriveCommand {
 
 /// How far earlier runs got: per partition the next letter to look at.
 pub(super) async fn remembered(client: &Client, topic: &str) -> Result<BTreeMap<u32, u64>, ClientError> {
-    match client.group_offsets(&group_of(topic)).await {
-        Ok(offsets) => {
-            let own = offsets.into_iter().filter(|offset| offset.topic == topic);
-            Ok(own.map(|offset| (offset.partition, offset.committed)).collect())
-        }
-        Err(error) if error.problem().is_some_and(|problem| problem.code == ErrorCode::GroupNotFound) => {
-            Ok(BTreeMap::new())
-        }
-        Err(error) => Err(error),
-    }
+    let offsets = client.committed_offsets(&group_of(topic)).await?;
+    let own = offsets.into_iter().filter(|((of, _), _)| of == topic);
+    Ok(own.map(|((_, partition), next)| (partition, next)).collect())
 }
 
 pub(super) async fn run(command: RedriveCommand, client: &Client, printer: Printer) -> anyhow::Result<ExitCode> {
@@ -148,6 +142,7 @@ struct Redrive<'a> {
 #[derive(Default)]
 struct Tally {
     sent: u64,
+    sent_already: u64,
     skipped: u64,
     refused: u64,
 }
@@ -174,6 +169,8 @@ struct Line<'a> {
 #[serde(rename_all = "kebab-case")]
 enum Outcome {
     Sent,
+    /// By an earlier run; the server has stored nothing now.
+    SentAlready,
     WouldBeSent,
     Skipped,
     /// The partition's run ended with it.
@@ -248,12 +245,16 @@ impl Redrive<'_> {
             pace.tick().await;
         }
         match self.send(record, &letter, &to).await {
-            Ok(place) => {
-                self.left -= 1;
-                self.tally.sent += 1;
+            Ok((place, outcome)) => {
+                if outcome == Outcome::SentAlready {
+                    self.tally.sent_already += 1;
+                } else {
+                    self.left -= 1;
+                    self.tally.sent += 1;
+                }
                 self.next.insert(record.partition, record.offset + 1);
                 let (to_partition, to_offset) = (Some(place.partition), place.offset);
-                self.tell(&Line { outcome: Outcome::Sent, to_partition, to_offset, ..line })?;
+                self.tell(&Line { outcome, to_partition, to_offset, ..line })?;
                 Ok(true)
             }
             Err(error) if error.problem().is_some_and(|problem| !problem.retryable) => {
@@ -276,7 +277,7 @@ impl Redrive<'_> {
         Ok(letter)
     }
 
-    async fn send(&mut self, record: &Record, letter: &Letter, to: &str) -> Result<Placed, ClientError> {
+    async fn send(&mut self, record: &Record, letter: &Letter, to: &str) -> Result<(Placed, Outcome), ClientError> {
         // Producing would make a topic that was deleted anew, and nobody would read it there.
         if !self.seen.contains(to) {
             self.client.topic(to).await?;
@@ -285,8 +286,9 @@ impl Redrive<'_> {
         let key = format!("redrive-{}-{}-{}-{}", self.topic.id, record.partition, record.offset, letter.redrive_count);
         let records = [sent_back(record, letter)];
         let answer = self.client.produce_with_retries(to, &records, AcksWord::All, &key, RETRY_FOR).await?;
+        let outcome = if answer.duplicate { Outcome::SentAlready } else { Outcome::Sent };
         match answer.records.into_iter().next().expect("an answer has a place for each record") {
-            Placement::Placed(placed) => Ok(placed),
+            Placement::Placed(placed) => Ok((placed, outcome)),
             Placement::Failed { problem } => Err(ClientError::Refused { problem, retry_after: None }),
         }
     }
@@ -321,9 +323,10 @@ impl Redrive<'_> {
             self.printer.end_items()?;
         }
         self.printer.flush()?;
-        let Tally { sent, skipped, refused } = self.tally;
+        let Tally { sent, sent_already, skipped, refused } = self.tally;
         let would = if self.command.dry_run { " would be" } else { "" };
-        note(format!("{sent}{would} sent back, {skipped} skipped, {refused} refused"));
+        let already = if sent_already > 0 { format!(", {sent_already} sent already") } else { String::new() };
+        note(format!("{sent}{would} sent back{already}, {skipped} skipped, {refused} refused"));
         Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -347,6 +350,7 @@ impl Line<'_> {
         let mut text = format!("{}:{}", self.partition, self.offset);
         match self.outcome {
             Outcome::Sent => text.push_str(" sent back to"),
+            Outcome::SentAlready => text.push_str(" was sent already to"),
             Outcome::WouldBeSent => text.push_str(" would be sent back to"),
             Outcome::Skipped => text.push_str(" skipped"),
             Outcome::Refused => text.push_str(" refused by"),

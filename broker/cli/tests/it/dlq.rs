@@ -115,11 +115,27 @@ fn a_letter_that_was_sent_but_not_remembered_is_stored_once() {
     let server = server();
     bury(&server, "k", "1", &["original_offset=7"]);
     server.pipe(&["produce", TOPIC, "--header", "original_topic=orders"], "2\n").ok();
-    let first = redrive(&server, &[]);
+    let mut first = redrive(&server, &[]);
     // As if it had been killed before it could remember.
-    server.levada(&["group", "reset", &format!("redrive.{TOPIC}"), "--topic", TOPIC, "--to", "earliest"]).ok();
-    assert_eq!(redrive(&server, &[]), first);
+    let forget = || {
+        server.levada(&["group", "reset", &format!("redrive.{TOPIC}"), "--topic", TOPIC, "--to", "earliest"]).ok();
+    };
+    forget();
+    for line in &mut first {
+        assert_eq!(line["outcome"], "sent");
+        line["outcome"] = "sent-already".into();
+    }
+    assert_eq!(redrive(&server, &["--max", "1"]), first, "in the same places, and none of them counts");
     assert_eq!(records(&server, "orders").len(), 2);
+    forget();
+    bury(&server, "k", "3", &["original_offset=9"]);
+    let printed = server.levada(&["dlq", "redrive", TOPIC]);
+    assert!(printed.err.contains("1 sent back, 2 sent already, 0 skipped, 0 refused"), "{printed:?}");
+    let text = printed.ok();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("0:0 was sent already to orders ") && lines[2].starts_with("0:2 sent back to orders ")
+    );
 }
 
 #[test]

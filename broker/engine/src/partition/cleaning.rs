@@ -1,8 +1,8 @@
 //! One partition's compaction: passes over its log, what became of the last, and their end when the log goes.
 //!
 //! Only the cleaner begins passes, one at a time. A pass holds the log to be planned and to be put in place (a segment at
-//! a time), and not while it reads and writes: what fails there fails the pass, and neither the log nor its directory. Not here: which
-//! partition is next, and when.
+//! a time), and not while it reads and writes: what fails there fails the pass, and neither the log nor its directory.
+//! Not here: which partition is next, and when.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;

@@ -83,7 +83,13 @@ impl Engine {
         self.core.authorize(who, Operation::Alter, Resource::Topic(name))?;
         refuse_internal(name)?;
         let (core, name) = (self.core.clone(), name.clone());
-        let topic = blocking(move || core.alter_topic(&name, change)).await?;
+        let turn = core.switch_turn(&name, &change).await;
+        let alter = move || {
+            // Also where nobody waits for the change any more.
+            let _turn = turn;
+            core.alter_topic(&name, change)
+        };
+        let topic = blocking(alter).await?;
         Ok(describe(&topic))
     }
 

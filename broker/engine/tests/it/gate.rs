@@ -1,5 +1,5 @@
-//! A storage whose syncs of log files and swaps of segments can be held back, so that tests stand in the middle of one; and that knows which
-//! threads have synced anything.
+//! A storage whose syncs and reads of log files and swaps of segments can be held back, so that tests stand in the middle
+//! of one; and that knows which threads have synced anything, and how often log files were read.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::support::LONG;
 
-/// Holds syncs or swaps of segments while it is shut for them, and panics in their writes once it is broken.
+/// Holds syncs, reads or swaps of segments while it is shut for them, and panics in their writes once it is broken.
 #[derive(Clone)]
 pub(crate) struct Gate {
     inner: Arc<dyn Storage>,
@@ -30,11 +30,13 @@ struct State {
     shut: bool,
     shut_for_copies: bool,
     shut_for_swaps: bool,
+    shut_for_reads: bool,
     /// Swaps that go on though it is shut for them.
     swaps_let: usize,
     waiting: usize,
     broken: bool,
     sync_threads: BTreeSet<String>,
+    log_reads: usize,
 }
 
 struct GatedFile {
@@ -87,6 +89,16 @@ impl Gate {
         self.door.state.lock().shut_for_swaps = true;
     }
 
+    /// From now on reads of log files wait.
+    pub(crate) fn shut_for_reads(&self) {
+        self.door.state.lock().shut_for_reads = true;
+    }
+
+    /// How often log files were read since this was last asked.
+    pub(crate) fn take_log_reads(&self) -> usize {
+        std::mem::take(&mut self.door.state.lock().log_reads)
+    }
+
     /// Lets one segment be put in place, and comes back when that has begun.
     pub(crate) async fn let_one_swap_go(&self) {
         self.until_waiting(1).await;
@@ -98,7 +110,8 @@ impl Gate {
     /// Lets all go on.
     pub(crate) fn open(&self) {
         let mut state = self.door.state.lock();
-        (state.shut, state.shut_for_copies, state.shut_for_swaps) = (false, false, false);
+        (state.shut, state.shut_for_copies) = (false, false);
+        (state.shut_for_swaps, state.shut_for_reads) = (false, false);
         drop(state);
         self.door.changed.notify_all();
     }
@@ -113,7 +126,7 @@ impl Gate {
         std::mem::take(&mut self.door.state.lock().sync_threads)
     }
 
-    /// Comes back when so many syncs or swaps wait.
+    /// Comes back when so many syncs, reads or swaps wait.
     pub(crate) async fn until_waiting(&self, count: usize) {
         self.until("nothing came to wait", move |state| state.waiting >= count).await;
     }
@@ -176,6 +189,9 @@ impl Gate {
 
 impl File for GatedFile {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        if self.is_log {
+            self.door.pass(|state| state.shut_for_reads, |state| state.log_reads += 1);
+        }
         self.inner.read_at(buf, position)
     }
     fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {

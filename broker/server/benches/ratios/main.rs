@@ -1,8 +1,9 @@
 //! Levada against bare servers and the bare disk, in one run, as ratios: `cargo bench -p levada-server`.
 //!
 //! `cargo bench -p levada-server -- NAME…` runs only the named ones of: json-one, json-hundred, batches, fsync-one,
-//! footprint, readers, ws-push, ws-latency, ws-idle. `LEVADA_BENCH_SECONDS` (default 3) is the length of each load, `LEVADA_BENCH_TURNS` (default 3)
-//! how often the two sides take turns, `LEVADA_BENCH_IN` a folder on the disk under test (default: the target folder).
+//! footprint, readers, ws-push, ws-latency, ws-idle. `LEVADA_BENCH_SECONDS` (default 3) is the length of each load,
+//! `LEVADA_BENCH_TURNS` (default 3) how often the two sides take turns, `LEVADA_BENCH_IN` a folder on the disk under test
+//! (default: the target folder).
 
 mod bare;
 mod cases;

@@ -1,6 +1,7 @@
 //! The long work of a pass: reads the newest offset of each dirty key, then writes what stays of the segments.
 //!
-//! A record goes if a newer one of its key is known, and a tombstone also once its horizon is over. Not here: which segments a pass takes (`plan`).
+//! A record goes if a newer one of its key is known, and a tombstone also once its horizon is over. Not here: which
+//! segments a pass takes (`plan`).
 
 use std::ops::Range;
 use std::sync::Arc;
