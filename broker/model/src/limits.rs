@@ -112,6 +112,8 @@ pub const REBALANCE_TIMEOUT_MS: RangeInclusive<u64> = 100..=60 * 60 * 1000;
 pub const MAX_POLL_INTERVAL_MS: RangeInclusive<u64> = 100..=24 * 60 * 60 * 1000;
 /// Most records of one rejection.
 pub const REJECT_RECORDS_MAX: usize = 1_000;
+/// Most bytes of the dead letters of one rejection; a single one may be larger.
+pub const REJECT_BYTES_MAX: usize = 32 << 20;
 /// Most characters of a rejection's reason.
 pub const REJECT_REASON_CHARS_MAX: usize = 4_096;
 /// Most subscriptions of one WebSocket.
