@@ -12,6 +12,7 @@ mod members;
 mod offsets_topic;
 mod operators;
 mod progress;
+mod rejected;
 mod slot;
 mod standalone;
 mod standing;

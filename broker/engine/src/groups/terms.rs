@@ -362,6 +362,33 @@ pub enum GroupError {
         /// Why not.
         reason: String,
     },
+    /// The topic of the dead letters takes none for the moment; try again.
+    #[error("the dead letters of {topic} are not taken now: {reason}")]
+    DeadLettersBusy {
+        /// Whose records they would be.
+        topic: TopicName,
+        /// Why not.
+        reason: String,
+    },
+    /// Fewer replicas are in sync than the topic of the dead letters asks for.
+    #[error("{topic} has {in_sync} replicas in sync and needs {needed}")]
+    NotEnoughReplicas {
+        /// The topic of the dead letters.
+        topic: TopicName,
+        /// Replicas in sync.
+        in_sync: u32,
+        /// Replicas needed.
+        needed: u32,
+    },
+    /// The records of a rejection are too large together; one alone never is.
+    #[error("the dead letters of one rejection take at most {limit_bytes} bytes; reject fewer records at once")]
+    RejectTooLarge {
+        /// The cap.
+        limit_bytes: usize,
+    },
+    /// Some of the records of a rejection became dead letters, and then this happened. Asking again is safe.
+    #[error("some of the records are stored as dead letters; then: {0}")]
+    InPart(Box<GroupError>),
     /// The group's coordinator lost its place and starts anew; what was asked for may have been done. Try again.
     #[error("the group's coordinator is loading")]
     Loading,
