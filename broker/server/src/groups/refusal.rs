@@ -41,7 +41,9 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
         }
         GroupError::OtherGroup => Problem::new(ErrorCode::CursorGone, detail),
         GroupError::Active(_) => Problem::new(ErrorCode::GroupNotEmpty, detail),
-        GroupError::GroupFull { .. } => Problem::new(ErrorCode::GroupFull, detail),
+        GroupError::GroupFull { .. } | GroupError::SubscriptionsFull { .. } => {
+            Problem::new(ErrorCode::GroupFull, detail)
+        }
         GroupError::InconsistentProtocol => Problem::new(ErrorCode::InconsistentProtocol, detail),
         GroupError::DeadLetters { .. } => Problem::new(ErrorCode::NoDeadLetters, detail),
         GroupError::DeadLettersBusy { .. } => Problem::new(ErrorCode::Overloaded, detail),
