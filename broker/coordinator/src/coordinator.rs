@@ -10,11 +10,13 @@ use crate::classic::{ClassicAnswer, ClassicCaller, ClassicCommit, ClassicError, 
 use crate::group::{Context, Group};
 use crate::records::{ClassicMemberRecord, GroupRecord, Key, MemberRecord, OffsetRecord};
 use crate::terms::{
-    CommitAnswer, CommitError, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError, GroupSummary, GroupView,
-    Holding, JoinError, Joined, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step,
-    TopicsView,
+    CommitAnswer, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError, GroupSummary, GroupView, Holding,
+    JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step, TopicsView,
 };
 use crate::timers::Timers;
+
+/// Bytes of records after which a tick leaves the rest to the next.
+const TICK_BYTES: usize = 8 << 20;
 
 /// The groups of one partition of `__consumer_offsets`: members, assignments, offsets, timers.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Coordinator {
     due: Timers<GroupName>,
     /// The topics that were last looked at; none after a restart.
     topics_version: Option<u64>,
+    /// Groups that have not looked at these yet.
+    to_look: BTreeSet<GroupName>,
     next_token: u64,
 }
 
@@ -32,7 +36,14 @@ impl Coordinator {
     /// One that knows nothing yet.
     #[must_use]
     pub fn new(options: CoordinatorOptions) -> Self {
-        Self { options, groups: BTreeMap::new(), due: Timers::default(), topics_version: None, next_token: 0 }
+        Self {
+            options,
+            groups: BTreeMap::new(),
+            due: Timers::default(),
+            topics_version: None,
+            to_look: BTreeSet::new(),
+            next_token: 0,
+        }
     }
 
     /// Takes in one record of the partition, in order; what cannot be read changes nothing.
@@ -83,22 +94,32 @@ impl Coordinator {
     /// [`TopicsView::version`] has changed.
     #[must_use]
     pub fn next_due(&self) -> Option<Tick> {
-        self.due.next()
+        if self.to_look.is_empty() { self.due.next() } else { Some(Tick(0)) }
     }
 
     /// Does all that is due: expired sessions, revocation deadlines, rebalances, expired offsets, offsets of deleted
-    /// topics, topics that changed.
+    /// topics, topics that changed. Where that is much the rest stays due, so that a step is never much larger than what
+    /// one group writes.
     pub fn tick(&mut self, now: Now, topics: &dyn TopicsView) -> Step<()> {
         let mut all = Step::empty(());
         if self.topics_version != Some(topics.version()) {
             self.topics_version = Some(topics.version());
-            let names: Vec<_> = self.groups.keys().cloned().collect();
-            for name in names {
-                all.absorb(self.at(now, &name, |group, ctx| group.topics_changed(ctx, topics)));
-            }
+            self.to_look = self.groups.keys().cloned().collect();
         }
-        while let Some(name) = self.due.pop(now.tick) {
-            all.absorb(self.at(now, &name, |group, ctx| group.tick(ctx, topics)));
+        let mut size_bytes = 0;
+        while size_bytes < TICK_BYTES {
+            let step = if let Some(name) = self.to_look.pop_first() {
+                if !self.groups.contains_key(&name) {
+                    continue;
+                }
+                self.at(now, &name, |group, ctx| group.topics_changed(ctx, topics))
+            } else if let Some(name) = self.due.pop(now.tick) {
+                self.at(now, &name, |group, ctx| group.tick(ctx, topics))
+            } else {
+                break;
+            };
+            size_bytes += step.records.iter().map(CoordinatorRecord::size_bytes).sum::<usize>();
+            all.absorb(step);
         }
         all
     }
@@ -117,7 +138,7 @@ impl Coordinator {
         topics: &dyn TopicsView,
         group: &GroupName,
         member: NewMember,
-    ) -> Step<Result<Joined, JoinError>> {
+    ) -> Step<Result<MemberView, JoinError>> {
         let missing: Vec<_> =
             (0..member.topics.len()).filter(|place| topics.topic(&member.topics[*place]).is_none()).collect();
         if !missing.is_empty() {
@@ -168,7 +189,7 @@ impl Coordinator {
         group: &GroupName,
         member: &MemberId,
         commits: Vec<MemberCommit>,
-    ) -> Step<Result<CommitAnswer, CommitError>> {
+    ) -> Step<Result<CommitAnswer, MemberError>> {
         self.at_member(now, group, member, |group, ctx| group.commit(ctx, member, commits))
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Group {
     replaced: BTreeMap<MemberId, InstanceId>,
     /// How many members subscribe to a topic.
     subscribed: BTreeMap<TopicName, usize>,
+    /// Bytes of all subscriptions, as records hold them at most.
+    subscription_bytes: usize,
     /// How many members ask for an assignor.
     votes: BTreeMap<Arc<str>, usize>,
     /// The subscribed topics as they were last looked at; no partition is held that is not in here.
@@ -103,6 +105,7 @@ impl Group {
             instances: BTreeMap::new(),
             replaced: BTreeMap::new(),
             subscribed: BTreeMap::new(),
+            subscription_bytes: 0,
             votes: BTreeMap::new(),
             seen: BTreeMap::new(),
             pulses: BTreeMap::new(),

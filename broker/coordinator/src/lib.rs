@@ -17,8 +17,8 @@ pub use classic::{
 };
 pub use coordinator::Coordinator;
 pub use terms::{
-    AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, CommitError, Committed, CoordinatorOptions,
-    CoordinatorRecord, DeleteError, Generation, GroupState, GroupSummary, GroupView, Holding, JoinError, Joined,
-    MemberCommit, MemberError, MemberState, MemberSummary, MemberView, NewMember, Now, Refusal, StandaloneError, Start,
-    Step, TopicInfo, TopicsView,
+    AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, Committed, CoordinatorOptions, CoordinatorRecord,
+    DeleteError, Generation, GroupState, GroupSummary, GroupView, Holding, JoinError, MemberCommit, MemberError,
+    MemberState, MemberSummary, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
+    TopicsView,
 };

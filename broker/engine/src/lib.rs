@@ -27,7 +27,7 @@ pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolati
 pub use groups::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
-    OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+    OffsetCommit, OffsetReset, RejectRecords, ResetCause,
 };
 pub use heavy::{Work, compute};
 pub use levada_coordinator::{

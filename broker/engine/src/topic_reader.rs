@@ -239,11 +239,6 @@ impl TopicsReader {
         }
     }
 
-    /// The names of what it reads.
-    pub fn topics(&self) -> impl Iterator<Item = &TopicName> {
-        self.topics.iter().map(|topic| topic.name())
-    }
-
     /// Offsets between the positions and the ends, of all partitions together.
     #[must_use]
     pub fn lag(&self) -> u64 {

@@ -83,6 +83,9 @@ pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
 pub const GROUP_MEMBERS_MAX: usize = 10_000;
 /// Most topics that one member of a group subscribes to.
 pub const GROUP_TOPICS_MAX: usize = 1_000;
+/// Most bytes of the subscriptions of one group's members, counted as their records hold them: a rebalance may write all of
+/// them in one batch.
+pub const GROUP_SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;
 /// Longest text by which a member of a group says who it is; what is beyond is cut off.
 pub const CLIENT_BYTES_MAX: usize = 256;
 /// Longest name of an assignor, `module:` included.
@@ -112,6 +115,8 @@ pub const REBALANCE_TIMEOUT_MS: RangeInclusive<u64> = 100..=60 * 60 * 1000;
 pub const MAX_POLL_INTERVAL_MS: RangeInclusive<u64> = 100..=24 * 60 * 60 * 1000;
 /// Most records of one rejection.
 pub const REJECT_RECORDS_MAX: usize = 1_000;
+/// Most bytes of the dead letters of one rejection; a single one may be larger.
+pub const REJECT_BYTES_MAX: usize = 32 << 20;
 /// Most characters of a rejection's reason.
 pub const REJECT_REASON_CHARS_MAX: usize = 4_096;
 /// Most subscriptions of one WebSocket.

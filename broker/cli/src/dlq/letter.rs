@@ -3,26 +3,14 @@
 
 use bytes::Bytes;
 use levada_client::{NewRecord, NewValue, Record};
+use levada_model::dead_letter::{
+    ADDED, ATTEMPTS, ERROR, GROUP, MODULE, ORIGINAL_OFFSET, ORIGINAL_PARTITION, ORIGINAL_TIMESTAMP, ORIGINAL_TOPIC,
+    REDRIVE_COUNT, added_count,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::output::{one_line, time_text};
-
-const ORIGINAL_TOPIC: &str = "original_topic";
-const ORIGINAL_PARTITION: &str = "original_partition";
-const ORIGINAL_OFFSET: &str = "original_offset";
-/// Milliseconds since 1970.
-const ORIGINAL_TIMESTAMP: &str = "original_timestamp";
-const ERROR: &str = "error";
-const GROUP: &str = "group";
-const MODULE: &str = "module";
-const ATTEMPTS: &str = "attempts";
-/// How often the record was sent back already. It stays with the record, so that it is there when the record fails again.
-const REDRIVE_COUNT: &str = "redrive_count";
-
-/// What the broker adds to a record that goes to the dead letters, behind the record's own headers.
-const ADDED: [&str; 8] =
-    [ERROR, ORIGINAL_TOPIC, ORIGINAL_PARTITION, ORIGINAL_OFFSET, ORIGINAL_TIMESTAMP, GROUP, MODULE, ATTEMPTS];
 
 /// What a record's headers say of the record that it was before it died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -145,19 +133,18 @@ pub(crate) fn value_text(record: &Record) -> String {
     record.value.as_deref().map_or_else(|| "null".to_owned(), one_line)
 }
 
-/// Which headers tell of the death; a record may have headers of its own under the same names. The broker's stand in one
-/// run at the end. In a letter that somebody else wrote otherwise, they are the last ones of their names; `group` is too
-/// usual a name for that.
+/// Which headers tell of the death; a record may have headers of its own under the same names. In a letter that somebody
+/// else than the broker wrote, they are the last ones of their names; `group` is too usual a name for that.
 fn added(headers: &[(String, Option<Bytes>)]) -> Vec<usize> {
-    let is_added = |index: &usize| {
-        let name = &headers[*index].0;
-        ADDED.contains(&name.as_str()) && headers[index + 1..].iter().all(|(later, _)| later != name)
-    };
-    let run: Vec<_> = (0..headers.len()).rev().take_while(is_added).collect();
-    if run.iter().any(|index| headers[*index].0 == ORIGINAL_TOPIC) {
-        return run;
+    let run = added_count(headers.iter().map(|(name, _)| name.as_str()));
+    if run > 0 {
+        return (headers.len() - run..headers.len()).collect();
     }
-    (0..headers.len()).filter(is_added).filter(|index| headers[*index].0 != GROUP).collect()
+    let is_added = |index: &usize| {
+        let name = headers[*index].0.as_str();
+        ADDED.contains(&name) && name != GROUP && headers[index + 1..].iter().all(|(later, _)| later != name)
+    };
+    (0..headers.len()).filter(is_added).collect()
 }
 
 fn redrive_count(record: &Record) -> u32 {

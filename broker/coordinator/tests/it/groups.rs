@@ -3,7 +3,7 @@
 use levada_coordinator::{Committed, Coordinator, GroupState, GroupSummary, NewMember, Now};
 use levada_model::{GroupName, LeaderEpoch, Offset, Tick, Timestamp, limits};
 
-use crate::kit::{OPTIONS, Topics, member, new_member, partition, well};
+use crate::kit::{OPTIONS, Topics, member, new_member, partition, topic, well};
 
 fn name(name: &str) -> GroupName {
     GroupName::new(name).expect("within the rule")
@@ -70,4 +70,32 @@ fn what_a_client_calls_itself_is_cut_between_characters() {
     step.answer.expect("it may join");
     let view = coordinator.group(&name("a")).expect("it is there");
     assert_eq!(view.members[0].client.len(), limits::CLIENT_BYTES_MAX - 1);
+}
+
+#[test]
+fn what_a_topic_means_to_many_groups_is_written_in_several_steps() {
+    const GROUPS: usize = 40;
+    let (mut coordinator, mut topics) = (Coordinator::new(OPTIONS), Topics::default());
+    let names: Vec<_> = (0..limits::GROUP_TOPICS_MAX).map(|i| format!("{i:0>249}")).collect();
+    names.iter().zip(1..).for_each(|(name, id)| topics.set(name, id, 1));
+    let groups: Vec<_> = (0..GROUPS).map(|i| name(&format!("g{i}"))).collect();
+    for group in &groups {
+        let subscribed = names.iter().map(|name| topic(name)).collect();
+        let step = coordinator.join(at(0), &topics, group, NewMember { topics: subscribed, ..new_member("M") });
+        step.answer.expect("it may join");
+    }
+    for task in coordinator.tick(at(3_000), &topics).assign {
+        drop(coordinator.assigned(at(3_000), &task.group, task.token, well(&task)));
+    }
+    let held = |coordinator: &Coordinator, group| coordinator.holdings(group, &member("M")).expect("a member").len();
+    topics.delete(&names[0]);
+    let mut steps = Vec::new();
+    while steps.is_empty() || coordinator.next_due().is_some_and(|due| due <= Tick(3_000)) {
+        let step = coordinator.tick(at(3_000), &topics);
+        let value =
+            |record: &levada_coordinator::CoordinatorRecord| record.value.as_ref().map_or(0, |value| value.len());
+        steps.push(step.records.iter().map(value).sum::<usize>());
+    }
+    assert!(steps.len() > 2 && steps.iter().all(|bytes| *bytes < 9 << 20), "{steps:?}");
+    assert!(groups.iter().all(|group| held(&coordinator, group) == limits::GROUP_TOPICS_MAX - 1));
 }

@@ -113,7 +113,8 @@ impl World {
             log: BTreeMap::new(),
             options: OPTIONS,
             tick: 1_000_000,
-            wall: 1_700_000_000_000,
+            // Before 2020, so that first generations are 1.
+            wall: 1_500_000_000_000,
         }
     }
 
@@ -159,7 +160,7 @@ impl World {
 
     pub(crate) fn join(&mut self, member: NewMember) -> Result<MemberView, JoinError> {
         let step = self.coordinator.join(self.now(), &self.topics, &group(), member);
-        self.take(step).map(|joined| joined.view)
+        self.take(step)
     }
 
     /// A member joins with the usual times.

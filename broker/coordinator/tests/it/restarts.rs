@@ -136,3 +136,25 @@ fn what_cannot_be_read_changes_nothing() {
     coordinator.replay(&[2, 0, 1, b'g'], Some(&[1])).expect_err("the value is cut off");
     assert!(coordinator.records().is_empty());
 }
+
+#[test]
+fn a_group_that_begins_anew_repeats_no_generation() {
+    let mut world = World::new(2);
+    world.set_wall(1_800_000_000_000);
+    world.joins("A");
+    world.pass(3_000);
+    let first = world.describe().generation;
+    assert_eq!(first.0, 222_163_203, "the seconds since 2020");
+    world.joins("B");
+    world.pass(1_000);
+    assert_eq!(world.describe().generation.0, first.0 + 1);
+    world.restart();
+    world.leave("A").expect("a member");
+    world.pass(1_000);
+    assert_eq!(world.describe().generation.0, first.0 + 2, "it goes on after a restart");
+    world.leave("B").expect("a member");
+    world.delete().expect("it is empty");
+    world.joins("C");
+    world.pass(3_000);
+    assert!(world.describe().generation.0 > first.0 + 2, "{:?}", world.describe().generation);
+}

@@ -76,7 +76,9 @@ impl Polling<'_> {
         standing.follow(&view).await?;
         loop {
             let parts = standing.read(max_records.max(1), max_bytes.max(1)).await?;
-            let mut is_over = !parts.is_empty() || told.is_changed(&view);
+            // Also where news without records come all the time it ends.
+            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let mut is_over = is_late || !parts.is_empty() || told.is_changed(&view);
             if !is_over {
                 let _waiters = standing.register(&woken);
                 if !standing.has_news() && !watch.has_news() {

@@ -52,9 +52,12 @@ impl Engine {
         let joined =
             coordinator.step(|machine, now, topics| timed(now, machine.join(now, topics, group, member))).await?;
         match joined {
-            (now, Ok(joined)) => Ok(membership(joined.view, now)),
+            (now, Ok(view)) => Ok(membership(view, now)),
             (_, Err(JoinError::UnknownTopics(places))) => {
                 Err(GroupError::UnknownTopics(places.into_iter().map(|place| (place, topics[place].clone())).collect()))
+            }
+            (_, Err(JoinError::SubscriptionsFull { limit_bytes })) => {
+                Err(GroupError::SubscriptionsFull { limit_bytes })
             }
             (_, Err(JoinError::InconsistentProtocol)) => Err(GroupError::InconsistentProtocol),
             (_, Err(JoinError::GroupFull { limit })) => Err(GroupError::GroupFull { limit }),
@@ -130,7 +133,6 @@ impl Engine {
         self.core.authorize(who, Operation::Read, Resource::Group(group))?;
         let coordinator = self.core.coordinator_of_member(group, member)?;
         let left = coordinator.step(|machine, now, _| machine.leave(now, group, member)).await?;
-        coordinator.watches().wake(member);
         left.map_err(member_error)
     }
 }

@@ -82,8 +82,8 @@ impl Standing {
             match self.set.read_round(max_records, max_bytes).await {
                 Ok(parts) => {
                     let part = |(place, fetched): (Place, _)| {
-                        let Held { topic, epoch } = &self.held[&place];
-                        GroupPart { topic: topic.clone(), topic_id: place.0, fetched, epoch: *epoch }
+                        let topic = self.held[&place].topic.clone();
+                        GroupPart { topic, topic_id: place.0, fetched }
                     };
                     return Ok(parts.into_iter().map(part).collect());
                 }

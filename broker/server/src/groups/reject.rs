@@ -25,6 +25,7 @@ use crate::state::{Caller, OpenEngine};
         (status = 200, description = "Where they are now, durably", body = DeadLetters),
         (status = 404, description = "`unknown-member`: join again"),
         (status = 409, description = "`illegal-generation`: the member does not hold the partitions; `fenced-instance`"),
+        (status = 503, description = "`not-enough-replicas`, `overloaded`: try again"),
         (status = 422, description = "`invalid-field`; `invalid-offset`: there is no such record; `no-dead-letters`: \
             the topic can have none"),
     ))]

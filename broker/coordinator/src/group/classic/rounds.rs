@@ -9,7 +9,6 @@ use super::{Phase, answer_join, answer_sync};
 use crate::classic::{ClassicError, ClassicJoined, ClassicPeer};
 use crate::group::{Context, Group, Timer};
 use crate::records::ClassicMemberRecord;
-use crate::terms::Generation;
 use crate::timers::after;
 
 impl Group {
@@ -119,7 +118,7 @@ impl Group {
 
     /// All who are expected have joined.
     fn begin_generation(&mut self, ctx: &mut Context<'_>) {
-        self.head.generation = Generation(self.head.generation.0 + 1);
+        self.head.generation = self.head.generation.next(ctx.now.wall);
         let protocol = self.choose_protocol();
         let joins = std::mem::take(&mut self.classic.joins);
         let terms = self.head.classic.get_or_insert_default();

@@ -44,7 +44,7 @@ async fn a_member_joins_fetches_commits_and_leaves() {
     let fetched = member.fetch_waiting().await;
     assert_eq!(names(&fetched.membership.assignment), [("t".to_owned(), 0), ("t".to_owned(), 1)]);
     assert_eq!(member.values(), ["t/0/0", "t/0/1", "t/1/0", "t/1/1"]);
-    assert_eq!(fetched.membership.generation, 1);
+    assert_eq!(fetched.membership.generation, super::FIRST_GENERATION);
     let done = member.commit().await.expect("committed");
     assert_eq!(done.committed, [(name("t"), p(0), Offset(2)), (name("t"), p(1), Offset(2))]);
     assert!(done.refused.is_empty());
@@ -338,7 +338,7 @@ async fn thousands_of_joins_at_once_make_one_group() {
             describe().await.members.iter().map(|member| member.assignment.len()).sum::<usize>() == 10
         })
         .await;
-        assert_eq!(describe().await.generation, 1, "many joins make one rebalance");
+        assert_eq!(describe().await.generation, super::FIRST_GENERATION, "many joins make one rebalance");
     }
 }
 
@@ -392,4 +392,24 @@ async fn every_call_asks_whether_it_is_allowed() {
     }
     let listed = engine.list_groups(&me()).await.expect("a list");
     assert_eq!(listed.iter().map(|of| of.group.as_str()).collect::<Vec<_>>(), ["g"]);
+}
+
+#[tokio::test]
+async fn a_cursor_of_a_group_that_was_deleted_says_nothing_in_the_one_that_begins_anew() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    filled(&engine, "t", 1, 3).await;
+    let mut old = Member::join(&engine, "g", &["t"]).await;
+    old.fetch_waiting().await;
+    let cursor = old.cursor.clone();
+    engine.leave_group(&me(), &old.group, &old.id).await.expect("it leaves");
+    engine.delete_group(&me(), &group("g")).await.expect("deleted");
+    bench.clock.advance(1_000);
+    let mut new = Member::join(&engine, "g", &["t"]).await;
+    new.settled().await;
+    new.cursor = cursor;
+    let refused = new.commit().await;
+    assert!(matches!(refused, Err(GroupError::IllegalGeneration(_))), "{refused:?}");
+    new.fetch_waiting().await;
+    assert_eq!(new.values().len(), 3, "all of it comes again");
 }

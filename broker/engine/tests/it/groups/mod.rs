@@ -22,6 +22,8 @@ use crate::support::{Bench, LONG, me, name, until, values};
 
 /// Session time-out of the members of the tests, in milliseconds.
 const SESSION_MS: i64 = 45_000;
+/// The first generation of a group that begins at `START`: the seconds since 2020.
+const FIRST_GENERATION: u32 = 122_163_200;
 /// How long they may take to give up partitions.
 const REBALANCE_MS: i64 = 60_000;
 

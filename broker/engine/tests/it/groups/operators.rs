@@ -23,7 +23,7 @@ async fn a_group_is_described_with_its_members_and_lags() {
     bench.clock.advance(250);
     fill(&engine, "t", 1, 4..5).await;
     let described = engine.describe_group(&me(), &group("g")).await.expect("a group");
-    assert_eq!((described.state, described.generation), (GroupState::Stable, 1));
+    assert_eq!((described.state, described.generation), (GroupState::Stable, super::FIRST_GENERATION));
     assert_eq!(described.assignor.as_deref(), Some("cooperative-sticky"));
     assert!(described.fallback.is_none());
     let [of] = &described.members[..] else { panic!("one member") };

@@ -196,7 +196,7 @@ async fn the_first_assignment_waits_a_moment_for_more_members() {
     for member in [first, second] {
         member.settled().await;
         let beat = member.heartbeat().await.expect("a member");
-        assert_eq!((beat.assignment.len(), beat.generation), (1, 1));
+        assert_eq!((beat.assignment.len(), beat.generation), (1, super::FIRST_GENERATION));
     }
 }
 

@@ -91,3 +91,19 @@ async fn only_records_that_are_there_and_held_can_be_rejected() {
     assert_eq!(stranger.reject(reject).await.expect(404).code(), "unknown-member");
     harness.get(LETTERS).await.expect(404);
 }
+
+#[tokio::test]
+async fn dead_letters_that_cannot_be_stored_now_can_be_tried_again() {
+    let harness = Harness::start(|options| options.group_initial_rebalance_delay = Default::default()).await;
+    let member = member(&harness).await;
+    let config = json!({ "name": "orders.dead-letter", "partitions": 1, "config": { "min.insync.replicas": 2 } });
+    harness.json(Method::POST, "/v1/topics", &config).await.expect(201);
+    let reject = json!({ "records": [place("orders", 0)], "reason": "r" });
+    let refused = member.reject(reject.clone()).await.expect(503);
+    let problem = refused.json();
+    assert_eq!((refused.code().as_str(), &problem["retryable"]), ("not-enough-replicas", &json!(true)));
+    assert_eq!(problem["effect"], "none");
+    let config = json!({ "config": { "min.insync.replicas": 1 } });
+    harness.json(Method::PATCH, "/v1/topics/orders.dead-letter", &config).await.expect(200);
+    member.reject(reject).await.expect(200);
+}
