@@ -28,6 +28,8 @@ pub(crate) struct PartitionSet {
     next: BTreeMap<Place, Offset>,
     /// The partition behind which a round begins.
     turn: Option<Place>,
+    /// Whether a batch that is larger than a round may be is cut to the records that fit.
+    cuts: bool,
 }
 
 /// A topic as it was at the last look.
@@ -38,7 +40,15 @@ struct Seen {
 
 impl PartitionSet {
     pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Self {
-        Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None }
+        Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None, cuts: false }
+    }
+
+    /// Cuts a batch that is larger than a round may be to the records that fit, one at least. It is unpacked for that, and
+    /// again for the next round: for answers of one request, not for streams, which take a batch whole and write it bit by
+    /// bit.
+    pub(crate) fn cutting_batches(mut self) -> Self {
+        self.cuts = true;
+        self
     }
 
     /// The offset of a place in a partition of any topic.
@@ -198,7 +208,7 @@ impl PartitionSet {
                     if position < from {
                         fetched.gaps.insert(0, Damage { from: position, to: from });
                     }
-                    return Ok(Some(fetched.keep_bytes(max_bytes).await));
+                    return Ok(Some(if self.cuts { fetched.keep_bytes(max_bytes).await } else { fetched }));
                 }
             }
         }

@@ -43,7 +43,7 @@ impl Standing {
     pub(super) fn new(core: Arc<Core>, cursor: Option<GroupCursor>) -> Self {
         let positions = cursor.into_iter().flat_map(|cursor| cursor.positions);
         let cursor = positions.map(|p| ((p.topic, p.partition), (p.epoch, p.next))).collect();
-        let set = PartitionSet::new(core.clone(), Isolation::ReadCommitted);
+        let set = PartitionSet::new(core.clone(), Isolation::ReadCommitted).cutting_batches();
         Self { core, set, held: BTreeMap::new(), cursor, resets: Vec::new() }
     }
 
