@@ -131,9 +131,8 @@ impl Session {
             let reads = !is_draining && self.has_room();
             let takes = self.socket.has_room() && self.answers.is_empty();
             tokio::select! {
-                event = self.socket.event(reads) => match self.on_event(event).await {
-                    Some(end) => return end,
-                    None => {}
+                event = self.socket.event(reads) => if let Some(end) = self.on_event(event).await {
+                    return end;
                 },
                 Some(landed) = self.landings.next() => self.on_landed(landed),
                 Some(delivery) = self.deliveries.recv(), if takes => self.on_delivery(delivery),
