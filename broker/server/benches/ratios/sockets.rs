@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
 use crate::process::Server;
 
@@ -116,16 +116,16 @@ impl Socket {
         }
     }
 
-    /// Reads and counts until the time is over or nothing more comes.
-    async fn drain(mut self, until: Instant, counted: Arc<AtomicU64>) {
+    /// Reads and counts until the time is over, or nothing more comes; when the last of it came.
+    async fn drain(mut self, until: Instant, counted: Arc<AtomicU64>) -> Instant {
         let mut buffer = vec![0; 256 << 10];
+        let mut last = Instant::now();
         counted.fetch_add(self.read.len() as u64, Ordering::Relaxed);
-        while Instant::now() < until {
-            match self.stream.read(&mut buffer).await {
-                Ok(0) | Err(_) => return,
-                Ok(count) => counted.fetch_add(count as u64, Ordering::Relaxed),
-            };
+        while let Ok(Ok(count @ 1..)) = timeout_at(until.into(), self.stream.read(&mut buffer)).await {
+            counted.fetch_add(count as u64, Ordering::Relaxed);
+            last = Instant::now();
         }
+        last
     }
 }
 
@@ -169,14 +169,15 @@ pub(crate) fn push(server: &Server, path: &str, first: &[String], sockets: usize
                     for text in first {
                         socket.send(&text).await.expect("it reads");
                     }
-                    socket.drain(start + duration, counted).await;
+                    socket.drain(start + duration, counted).await
                 })
             })
             .collect();
+        let mut last = start;
         for task in tasks {
-            task.await.expect("the task lives");
+            last = last.max(task.await.expect("the task lives"));
         }
-        let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu_seconds() - cpu);
+        let (seconds, cpu) = ((last - start).as_secs_f64(), server.cpu_seconds() - cpu);
         let megabytes = counted.load(Ordering::Relaxed) as f64 / 1e6;
         Pushed { megabytes_a_second: megabytes / seconds, server_cpu_us: cpu * 1e6 / megabytes }
     })

@@ -61,9 +61,14 @@ impl Outflow {
         self.backlog.is_empty()
     }
 
-    /// Whether more is to be read: all is sent, and credit is left.
+    /// Whether credit is left.
+    pub(super) fn is_open(&self) -> bool {
+        self.allowance.is_open()
+    }
+
+    /// Whether more is to be read at once: all is sent, and credit is left.
     pub(super) fn is_thirsty(&self) -> bool {
-        self.backlog.is_empty() && self.allowance.is_open()
+        self.backlog.is_empty() && self.is_open()
     }
 
     /// Whether the client was told that it has everything.

@@ -1,11 +1,11 @@
 //! The socket itself: messages in and out, a bounded amount at a time, and the close with its reason.
 //!
-//! What goes out is cut into frames of [`FRAME_BYTES`], so that a large message fills no buffer, lets pings pass and
-//! shows whether the peer takes anything. Not here: what is said.
+//! What goes out is cut into frames of [`FRAME_BYTES`], so that a large message fills no buffer, the peer's pings are
+//! answered meanwhile, and it shows whether the peer takes anything. Not here: what is said.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -188,13 +188,19 @@ impl Socket {
         if !reads {
             return Poll::Pending;
         }
-        Pin::new(&mut self.inner).poll_next(cx).map(|message| match message {
-            Some(Ok(Message::Text(text))) => Event::Text(text.into()),
-            Some(Ok(Message::Binary(_))) => Event::Broken(Close { code: 1003, reason: "frames of a client are text" }),
-            Some(Ok(Message::Close(_))) | None => Event::Gone,
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Event::Alive,
-            Some(Err(error)) => broken(&error).map_or(Event::Gone, Event::Broken),
-        })
+        loop {
+            return Poll::Ready(match ready!(Pin::new(&mut self.inner).poll_next(cx)) {
+                Some(Ok(Message::Text(text))) => Event::Text(text.into()),
+                Some(Ok(Message::Binary(_))) => {
+                    Event::Broken(Close { code: 1003, reason: "frames of a client are text" })
+                }
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Event::Alive,
+                // Reading on sends the answer to it, and ends behind that.
+                Some(Ok(Message::Close(_))) => continue,
+                Some(Err(error)) => broken(&error).map_or(Event::Gone, Event::Broken),
+                None => Event::Gone,
+            });
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::client::{Client, eventually, offsets};
 use crate::harness::Harness;
@@ -165,6 +166,16 @@ async fn a_large_record_is_cut_into_frames_that_make_one_message() {
     let records = client.records(1).await;
     assert_eq!(records[0]["value"].as_str().map(str::len), Some(value.len() - 2));
     client.expect("caught_up").await;
+}
+
+#[tokio::test]
+async fn a_close_is_answered_with_its_code() {
+    let harness = Harness::start(|_| {}).await;
+    let mut client = Client::open(&harness).await;
+    let close = CloseFrame { code: 4321.into(), reason: "enough".into() };
+    client.inner.send(Message::Close(Some(close))).await.expect("the server reads");
+    assert_eq!(client.closed().await, Some((4321, "enough".to_owned())));
+    eventually(async || gauge(&harness, "levada_websockets").await == 0).await;
 }
 
 #[tokio::test]

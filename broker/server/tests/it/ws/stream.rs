@@ -226,3 +226,53 @@ async fn stored_batches_come_as_they_are_where_they_are_asked_for() {
     assert_eq!((levada_log::Batch::parse(&mut batches).is_ok(), &header["next_offset"]), (true, &json!(12)));
     client.expect("caught_up").await;
 }
+
+#[tokio::test]
+async fn pc_34_a_place_in_a_hole_of_compaction_goes_on_at_the_first_survivor() {
+    let harness = Harness::start(|_| {}).await;
+    topic(&harness, "t", 1, json!({ "cleanup.policy": "compact" })).await;
+    let compact = async || harness.send(harness.request(Method::POST, "/v1/topics/t/compact")).await.expect(200);
+    let store = async |key: &str| {
+        let record = json!({ "records": [{ "key": key, "value": key }] });
+        harness.json(Method::POST, "/v1/topics/t/records", &record).await.expect(200);
+    };
+    for key in ["a", "b", "c", "d", "a", "b", "c", "a", "b", "c"] {
+        store(key).await;
+    }
+    compact().await;
+    store("e").await;
+    let commit = json!({ "offsets": [{ "topic": "t", "partition": 0, "offset": 4 }] });
+    harness.json(Method::PUT, "/v1/groups/g/offsets", &commit).await.expect(200);
+    let mut client = Client::open(&harness).await;
+    let subscribed = client.subscribe(json!({ "from": 4 })).await;
+    assert_eq!(subscribed["resumed"], true, "a hole is no loss");
+    client.credit(100).await;
+    let frame = client.expect("records").await;
+    assert_eq!(offsets(frame["records"].as_array().expect("a list")), [7, 8, 9, 10]);
+    assert_eq!(frame["lag"], 0);
+    client.expect("caught_up").await;
+
+    let mut member = Client::open(&harness).await;
+    member.send(json!({ "type": "subscribe", "id": "s", "group": "g", "topics": ["t"] })).await;
+    member.expect("subscribed").await;
+    member.credit(100).await;
+    let frame = member.until("records").await;
+    assert_eq!((offsets(frame["records"].as_array().expect("a list")), &frame["lag"]), (vec![7, 8, 9, 10], &json!(0)));
+    member.send(json!({ "type": "commit", "id": "s", "cursor": frame["cursor"] })).await;
+    assert_eq!(member.until("committed").await["committed"][0]["offset"], 11);
+
+    // A whole segment emptied: the place in front of it is taken, and nothing is lost.
+    for key in ["a", "b", "c", "d", "e"] {
+        store(key).await;
+    }
+    compact().await;
+    let mut again = Client::open(&harness).await;
+    again.subscribe(json!({ "from": 3 })).await;
+    again.credit(100).await;
+    let frame = again.expect("records").await;
+    assert_eq!(
+        (offsets(frame["records"].as_array().expect("a list")), &frame["lag"]),
+        (vec![11, 12, 13, 14, 15], &json!(0))
+    );
+    again.expect("caught_up").await;
+}
