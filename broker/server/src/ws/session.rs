@@ -18,6 +18,7 @@ use levada_model::limits::{
 };
 use levada_model::{NodeId, Principal};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::produce::{self, Landed, Landing};
@@ -61,13 +62,16 @@ pub(super) struct Session {
     limits: WsLimits,
     times: WsTimes,
     subscriptions: HashMap<FrameId, mpsc::Sender<Command>>,
+    /// Those of subscriptions; some may still be ending.
+    tasks: JoinSet<()>,
     outbox: mpsc::Sender<Delivery>,
     deliveries: mpsc::Receiver<Delivery>,
     /// A command that its subscription has no room for; nothing is read meanwhile.
     held: Option<(mpsc::Sender<Command>, Command)>,
     landings: FuturesOrdered<Landing>,
+    /// Bytes of what is on its way, and of the answers to it.
     landing_bytes: usize,
-    answers: VecDeque<Bytes>,
+    answers: VecDeque<Outgoing>,
     answer_bytes: usize,
     errors_in_a_row: u32,
     pings: Pings,
@@ -85,6 +89,7 @@ impl Session {
             limits: super::limits(state),
             times: state.ws(),
             subscriptions: HashMap::new(),
+            tasks: JoinSet::new(),
             outbox,
             deliveries,
             held: None,
@@ -104,9 +109,11 @@ impl Session {
         let mut aborting = phase.clone();
         let end = tokio::select! {
             end = self.serve(phase) => end,
-            () = until(&mut aborting, |phase| phase == Phase::Aborting) => return,
+            () = until(&mut aborting, |phase| phase == Phase::Aborting) => return self.tasks.detach_all(),
         };
         self.subscriptions.clear();
+        // Nobody is told any more.
+        drop(self.deliveries);
         if let End::Close(close) = end {
             tracing::debug!(close.code, close.reason, "a WebSocket is closed");
             let patience = if close == SLOW { self.times.slow_reader_timeout } else { CLOSE_PATIENCE };
@@ -114,6 +121,11 @@ impl Session {
                 () = self.socket.close(close, patience) => {}
                 () = until(&mut aborting, |phase| phase == Phase::Aborting) => {}
             }
+        }
+        // Members are to have left before the engine closes.
+        tokio::select! {
+            () = async { while self.tasks.join_next().await.is_some() {} } => {}
+            () = until(&mut aborting, |phase| phase == Phase::Aborting) => self.tasks.detach_all(),
         }
     }
 
@@ -134,7 +146,8 @@ impl Session {
                 event = self.socket.event(reads) => if let Some(end) = self.on_event(event).await {
                     return end;
                 },
-                Some(landed) = self.landings.next() => self.on_landed(landed),
+                Some(landed) = self.landings.next(), if self.answer_bytes < WS_ANSWER_BYTES_MAX => self.on_landed(landed),
+                Some(_) = self.tasks.join_next() => {}
                 Some(delivery) = self.deliveries.recv(), if takes => self.on_delivery(delivery),
                 () = pass_on(&mut self.held), if self.held.is_some() => {}
                 _ = look.tick() => if let Some(end) = self.look(reads) {
@@ -157,9 +170,9 @@ impl Session {
             && self.answer_bytes < WS_ANSWER_BYTES_MAX
     }
 
-    /// Whether everything is answered and taken.
+    /// Whether every subscription has ended (and every member that leaves has left), and everything is answered and taken.
     fn is_done(&self) -> bool {
-        self.landings.is_empty() && self.answers.is_empty() && self.socket.is_empty()
+        self.tasks.is_empty() && self.landings.is_empty() && self.answers.is_empty() && self.socket.is_empty()
     }
 
     fn put_answers(&mut self) {
@@ -167,18 +180,17 @@ impl Session {
             && let Some(answer) = self.answers.pop_front()
         {
             self.answer_bytes -= answer.len();
-            self.socket.put(Outgoing::Text(answer));
+            self.socket.put(answer);
         }
     }
 
     fn answer(&mut self, frame: &ServerFrame) {
-        let json = Bytes::from(frame.to_json());
-        self.answer_bytes += json.len();
-        self.answers.push_back(json);
+        self.queue(frame.to_json().into());
     }
 
-    fn refuse(&mut self, id: Option<FrameId>, problem: Problem) {
-        self.answer(&ServerFrame::Error { id, problem: Box::new(problem) });
+    fn queue(&mut self, message: Outgoing) {
+        self.answer_bytes += message.len();
+        self.answers.push_back(message);
     }
 
     async fn on_event(&mut self, event: Event) -> Option<End> {
@@ -198,7 +210,7 @@ impl Session {
     }
 
     fn on_landed(&mut self, landed: Landed) {
-        self.landing_bytes -= landed.frame_bytes;
+        self.landing_bytes -= landed.bytes;
         self.answer(&landed.answer);
     }
 
@@ -206,20 +218,7 @@ impl Session {
         if delivery.is_last {
             self.subscriptions.remove(&delivery.id);
         }
-        let mut messages = delivery.messages.into_iter();
-        if let Some(first) = messages.next() {
-            self.socket.put(first);
-        }
-        for message in messages {
-            // What follows the first frame of a delivery is short.
-            let (Outgoing::Text(bytes) | Outgoing::Binary(bytes)) = &message;
-            if self.socket.has_room() {
-                self.socket.put(message);
-            } else {
-                self.answer_bytes += bytes.len();
-                self.answers.push_back(bytes.clone());
-            }
-        }
+        delivery.messages.into_iter().for_each(|message| self.queue(message));
     }
 
     /// Looks at the times.
@@ -249,44 +248,49 @@ impl Session {
     async fn on_text(&mut self, text: Bytes) -> Option<End> {
         let size_bytes = text.len();
         let frame = compute(Work::Check, size_bytes, move || read_frame(&text)).await;
-        match frame {
-            Ok(frame) => {
-                self.errors_in_a_row = 0;
-                self.on_frame(frame, size_bytes).await;
-                None
-            }
-            Err(BadFrame { id, problem }) => {
-                self.refuse(id, problem);
-                self.errors_in_a_row += 1;
-                (self.errors_in_a_row >= WS_ERRORS_IN_A_ROW_MAX).then_some(End::Close(TOO_MANY_ERRORS))
-            }
-        }
+        let taken = match frame {
+            Ok(frame) => self.on_frame(frame, size_bytes).await,
+            Err(bad) => Err(Box::new(bad)),
+        };
+        let Err(bad) = taken else {
+            self.errors_in_a_row = 0;
+            return None;
+        };
+        let BadFrame { id, problem } = *bad;
+        self.answer(&ServerFrame::Error { id, problem: Box::new(problem) });
+        self.errors_in_a_row += 1;
+        (self.errors_in_a_row >= WS_ERRORS_IN_A_ROW_MAX).then_some(End::Close(TOO_MANY_ERRORS))
     }
 
-    async fn on_frame(&mut self, frame: ClientFrame, size_bytes: usize) {
+    /// Does what a frame asks for.
+    ///
+    /// # Errors
+    /// Where it cannot even be begun. (What the engine refuses is told by those who asked it: it may pass.)
+    async fn on_frame(&mut self, frame: ClientFrame, size_bytes: usize) -> Result<(), Box<BadFrame>> {
         match frame {
             ClientFrame::Ping { id } => self.answer(&ServerFrame::Pong { id }),
             ClientFrame::Produce(produce) => {
-                let landing = produce::begin(&self.engine, &self.who, produce, size_bytes).await;
-                self.landing_bytes += size_bytes;
+                let (landing, bytes) = produce::begin(&self.engine, &self.who, produce, size_bytes).await;
+                self.landing_bytes += bytes;
                 self.landings.push_back(landing);
             }
-            ClientFrame::Subscribe(wish) => self.subscribe(*wish),
-            ClientFrame::Credit(id, credit) => self.command(id, Command::Credit(credit)),
-            ClientFrame::Commit { id, cursor } => self.command(id, Command::Commit(cursor)),
-            ClientFrame::Unsubscribe { id } => self.command(id, Command::End),
+            ClientFrame::Subscribe(wish) => return self.subscribe(*wish),
+            ClientFrame::Credit(id, credit) => return self.command(id, Command::Credit(credit)),
+            ClientFrame::Commit { id, cursor } => return self.command(id, Command::Commit(cursor)),
+            ClientFrame::Unsubscribe { id } => return self.command(id, Command::End),
         }
+        Ok(())
     }
 
-    fn subscribe(&mut self, wish: Subscribe) {
+    fn subscribe(&mut self, wish: Subscribe) -> Result<(), Box<BadFrame>> {
         let id = wish.id.clone();
         if self.subscriptions.contains_key(&id) {
             let detail = format!("there is a subscription {id} already; unsubscribe it, or choose another id");
-            return self.refuse(Some(id), Problem::new(ErrorCode::SubscriptionExists, detail));
+            return Err(refused(id, ErrorCode::SubscriptionExists, detail));
         }
         if self.subscriptions.len() >= WS_SUBSCRIPTIONS_MAX {
             let detail = format!("a socket has at most {WS_SUBSCRIPTIONS_MAX} subscriptions");
-            return self.refuse(Some(id), Problem::new(ErrorCode::TooManySubscriptions, detail));
+            return Err(refused(id, ErrorCode::TooManySubscriptions, detail));
         }
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         let seat = Seat {
@@ -296,21 +300,27 @@ impl Session {
             _running: self.state.metrics().subscription(),
         };
         let (who, client) = (Arc::clone(&self.who), Arc::clone(&self.client));
-        tokio::spawn(seat::serve(self.engine.clone(), who, client, wish, seat));
+        self.tasks.spawn(seat::serve(self.engine.clone(), who, client, wish, seat));
         self.subscriptions.insert(id, commands);
+        Ok(())
     }
 
-    fn command(&mut self, id: FrameId, command: Command) {
+    fn command(&mut self, id: FrameId, command: Command) -> Result<(), Box<BadFrame>> {
         let Some(commands) = self.subscriptions.get(&id) else {
             let detail = format!("there is no subscription {id}");
-            return self.refuse(Some(id), Problem::new(ErrorCode::UnknownSubscription, detail));
+            return Err(refused(id, ErrorCode::UnknownSubscription, detail));
         };
         match commands.try_send(command) {
             // One that has just ended says so itself.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
             Err(mpsc::error::TrySendError::Full(command)) => self.held = Some((commands.clone(), command)),
         }
+        Ok(())
     }
+}
+
+fn refused(id: FrameId, code: ErrorCode, detail: String) -> Box<BadFrame> {
+    Box::new(BadFrame { id: Some(id), problem: Problem::new(code, detail) })
 }
 
 /// Waits for room and passes the command on that is held.

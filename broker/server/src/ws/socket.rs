@@ -40,6 +40,14 @@ pub(super) enum Outgoing {
     Binary(Bytes),
 }
 
+impl Outgoing {
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        let (Self::Text(bytes) | Self::Binary(bytes)) = self;
+        bytes.len()
+    }
+}
+
 impl From<Vec<u8>> for Outgoing {
     fn from(json: Vec<u8>) -> Self {
         Self::Text(json.into())
