@@ -203,8 +203,9 @@ pub struct MemberView {
     pub state: MemberState,
     /// Where it begins in partitions without a committed offset.
     pub start: Start,
-    /// Session time-out, so that a waiting fetch knows how often to say that it lives.
-    pub session_timeout_ms: u64,
+    /// How often a waiting fetch has to say that it waits, lest the member be taken for gone: within the session time-out
+    /// and within the max-poll interval.
+    pub sign_within_ms: u64,
 }
 
 /// A partition that a member holds.

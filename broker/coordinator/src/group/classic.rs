@@ -161,7 +161,7 @@ impl Group {
                 revoke_deadline: None,
                 state,
                 start: Start::Earliest,
-                session_timeout_ms: member.session_timeout_ms,
+                sign_within_ms: member.session_timeout_ms,
             },
             instance_id: member.instance_id.clone(),
             client: member.client.clone(),

@@ -44,7 +44,7 @@ impl Group {
             revoke_deadline: self.pulses[member].deadline(),
             state: self.member_state(record),
             start: record.start,
-            session_timeout_ms: record.session_timeout_ms,
+            sign_within_ms: record.session_timeout_ms.min(record.max_poll_interval_ms),
         }
     }
 

@@ -149,7 +149,7 @@ fn holdings(view: &MemberView) -> BTreeSet<(TopicPartition, AssignmentEpoch)> {
 }
 
 fn sign_interval(view: &MemberView) -> Duration {
-    Duration::from_millis((view.session_timeout_ms / SIGNS_A_SESSION).max(1))
+    Duration::from_millis((view.sign_within_ms / SIGNS_A_SESSION).max(1))
 }
 
 /// Waits to be woken, or for the next sign of life; false when the whole wait is over.
