@@ -143,9 +143,8 @@ impl Session {
             let reads = !is_draining && self.has_room();
             let takes = self.socket.has_room() && self.answers.is_empty();
             tokio::select! {
-                event = self.socket.event(reads) => match self.on_event(event).await {
-                    Some(end) => return end,
-                    None => {}
+                event = self.socket.event(reads) => if let Some(end) = self.on_event(event).await {
+                    return end;
                 },
                 Some(landed) = self.landings.next(), if self.answer_bytes < WS_ANSWER_BYTES_MAX => self.on_landed(landed),
                 Some(_) = self.tasks.join_next() => {}
