@@ -1,10 +1,10 @@
 //! A member's fetch: what it holds, read from where it stands, with a wait that ends for records and for news.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_coordinator::{AssignmentEpoch, MemberState, MemberView, Now};
+use levada_coordinator::{AssignmentEpoch, Holding, MemberState, MemberView, Now};
 use levada_extension::TopicPartition;
 use levada_model::{GroupName, MemberId, Operation, Principal, Resource};
 use tokio::sync::Notify;
@@ -39,6 +39,37 @@ impl Engine {
         let polling =
             Polling { engine: self, who, group, member, coordinator: self.core.coordinator_of_member(group, member)? };
         polling.fetch(fetch).await
+    }
+
+    /// Whether a member goes on exactly where a cursor stands: everything that it keeps was delivered in the same holding,
+    /// and is still there from the cursor's position on. Also false while it holds nothing.
+    ///
+    /// # Errors
+    /// See [`GroupError`].
+    pub async fn member_resumes(
+        &self,
+        who: &Principal,
+        group: &GroupName,
+        member: &MemberId,
+        cursor: &GroupCursor,
+    ) -> Result<bool, GroupError> {
+        self.core.authorize(who, Operation::Read, Resource::Group(group))?;
+        let coordinator = self.core.coordinator_of_member(group, member)?;
+        let view = coordinator.look(|machine| machine.group(group)).await?;
+        let members = view.into_iter().flat_map(|view| view.members).map(|summary| summary.view);
+        let view = members.into_iter().find(|view| view.member_id == *member);
+        let view = view.ok_or_else(|| GroupError::UnknownMember(member.clone()))?;
+        let delivered: BTreeMap<_, _> =
+            cursor.positions.iter().map(|at| ((at.topic, at.partition, at.epoch), at.next)).collect();
+        let topics = self.core.catalog.topics();
+        let goes_on = |holding: &Holding| {
+            let at = holding.partition;
+            let partition = topics.by_id(at.topic).and_then(|topic| topic.state().partition(at.partition).cloned());
+            let next = delivered.get(&(at.topic, at.partition, holding.epoch));
+            next.zip(partition).is_some_and(|(next, it)| (it.log_start()..=it.high_watermark()).contains(next))
+        };
+        let mut kept = view.holdings.iter().filter(|holding| !holding.revoked).peekable();
+        Ok(kept.peek().is_some() && kept.all(goes_on))
     }
 
     /// Offsets between the positions of a member's cursor and the ends that it may read to.

@@ -1,9 +1,10 @@
 //! Groups as an operator sees them: list, describe, delete.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use levada_coordinator::{DeleteError, GroupSummary, GroupView, MemberSummary};
-use levada_model::{GroupName, Operation, Principal, Resource};
+use levada_model::{GroupName, Operation, Principal, Resource, TopicId, TopicName};
 use tokio::task::JoinSet;
 
 use super::terms::{CommittedOffset, GroupDescription, GroupError, GroupMember, GroupOffset};
@@ -58,6 +59,28 @@ impl Engine {
             members: members.into_iter().map(member).collect(),
             offsets: self.core.with_lags(self.core.stand(offsets)).await,
         })
+    }
+
+    /// The topics that a group reads, by name: those of its members, or where it has none, those that it has committed
+    /// offsets for.
+    ///
+    /// # Errors
+    /// See [`GroupError`].
+    pub async fn group_topics(&self, who: &Principal, group: &GroupName) -> Result<Vec<TopicName>, GroupError> {
+        self.core.authorize(who, Operation::Describe, Resource::Group(group))?;
+        if self.core.is_closing() {
+            return Err(GroupError::Closing);
+        }
+        let not_found = || GroupError::NotFound(group.clone());
+        let coordinator = self.core.groups.coordinator(group).ok_or_else(not_found)?;
+        let view = coordinator.look(|machine| machine.group(group)).await?.ok_or_else(not_found)?;
+        let mut names: BTreeSet<TopicName> = view.members.into_iter().flat_map(|member| member.topics).collect();
+        if names.is_empty() {
+            let ids: BTreeSet<TopicId> = view.offsets.into_iter().map(|(at, _)| at.topic).collect();
+            let topics = self.core.catalog.topics();
+            names = ids.into_iter().filter_map(|id| Some(topics.by_id(id)?.name().clone())).collect();
+        }
+        Ok(names.into_iter().collect())
     }
 
     /// Deletes a group without members, with its offsets.

@@ -55,6 +55,11 @@ impl Part {
         Ok(record.map_or(Front::End, Front::Record))
     }
 
+    /// Whether a batch comes next that cannot be taken apart, so that [`front`](Self::front) will say so (once).
+    pub(crate) fn is_broken(&mut self) -> bool {
+        matches!(self.records.peek(), Some(Err(_)))
+    }
+
     /// Goes on behind what comes next, and tells where that is.
     pub(crate) fn pass(&mut self) -> Offset {
         let record = self.records.peek().and_then(|record| record.as_ref().ok());

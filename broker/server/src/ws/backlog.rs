@@ -45,6 +45,8 @@ pub(super) struct Backlog {
 
 /// What is left of a read.
 enum Left {
+    /// The gap in front of a read.
+    Gap(Gap),
     Records(Box<Part>),
     Batches(Batches),
 }
@@ -52,6 +54,7 @@ enum Left {
 impl Left {
     fn partition(&self) -> PartitionIndex {
         match self {
+            Self::Gap(gap) => PartitionIndex(gap.partition),
             Self::Records(part) => part.partition,
             Self::Batches(batches) => batches.partition,
         }
@@ -86,8 +89,13 @@ impl Backlog {
         self.parts.retain(|(topic, left)| keep(&topics[*topic], left.partition()));
     }
 
-    /// Puts reads behind what there is.
-    pub(super) fn push(&mut self, reads: Vec<Read>) {
+    /// Puts reads, one a partition, behind what there is. The gaps in front of them come first: they need no credit.
+    pub(super) fn push(&mut self, mut reads: Vec<Read>) {
+        for Read { topic, fetched } in &mut reads {
+            if let Some(gap) = take_first_gap(fetched) {
+                self.parts.push_back((*topic, Left::Gap(gap)));
+            }
+        }
         let left = |Read { topic, fetched }| match self.form {
             StreamForm::Json => (topic, Left::Records(Box::new(Part::new(fetched)))),
             StreamForm::Batches => (topic, Left::Batches(Batches::new(fetched))),
@@ -107,16 +115,18 @@ impl Backlog {
     /// Offsets that are left.
     pub(super) fn left(&self) -> u64 {
         let left = |(_, part): &(usize, Left)| match part {
+            Left::Gap(gap) => gap.to - gap.from,
             Left::Records(part) => part.left(),
             Left::Batches(batches) => batches.left(),
         };
         self.parts.iter().map(left).sum()
     }
 
-    /// Whether a gap comes next, which needs no credit.
-    pub(super) fn begins_with_gap(&mut self) -> bool {
+    /// Whether something comes next that needs no credit: a gap, or a batch that cannot be taken apart.
+    pub(super) fn begins_with_fault(&mut self) -> bool {
         match self.parts.front_mut() {
-            Some((_, Left::Records(part))) => matches!(part.front(), Ok(Front::Gap(_))),
+            Some((_, Left::Gap(_))) => true,
+            Some((_, Left::Records(part))) => part.is_broken() || matches!(part.front(), Ok(Front::Gap(_))),
             Some((_, Left::Batches(batches))) => batches.gap().is_some(),
             None => false,
         }
@@ -133,11 +143,21 @@ impl Backlog {
         places: &mut impl Places,
         lag: u64,
     ) -> Result<Option<Outgoing>, RecordsError> {
-        let frame = match self.form {
-            StreamForm::Json => self.next_records(allowance, places)?,
-            StreamForm::Batches => self.next_batches(allowance, places),
+        let frame = loop {
+            if let Some(gap) = self.next_gap(places) {
+                break Frame::Gap(gap);
+            }
+            let frame = match self.form {
+                StreamForm::Json => self.next_records(allowance, places)?,
+                StreamForm::Batches => self.next_batches(allowance, places),
+            };
+            match frame {
+                Some(frame) => break frame,
+                // What was left before a gap were holes.
+                None if matches!(self.parts.front(), Some((_, Left::Gap(_)))) => {}
+                None => return Ok(None),
+            }
         };
-        let Some(frame) = frame else { return Ok(None) };
         let lag = lag + self.left();
         Ok(Some(match frame {
             Frame::Gap(gap) => ServerFrame::Gap(gap).to_json().into(),
@@ -162,6 +182,15 @@ impl Backlog {
         }))
     }
 
+    /// The gap in front of a read, if one comes next.
+    fn next_gap(&mut self, places: &mut impl Places) -> Option<StreamGap> {
+        let (topic, Left::Gap(gap)) = self.parts.front()? else { return None };
+        let (topic, gap) = (*topic, told(&self.id, &self.topics[*topic], gap));
+        self.parts.pop_front();
+        places.moved(topic, PartitionIndex(gap.partition), Offset(gap.to));
+        Some(gap)
+    }
+
     fn next_records(
         &mut self,
         allowance: &mut Allowance,
@@ -171,6 +200,10 @@ impl Backlog {
         let mut frame = RecordsFrame::default();
         while let Some((topic, Left::Records(part))) = self.parts.front_mut() {
             let (topic, partition) = (*topic, part.partition);
+            if !frame.is_empty() && part.is_broken() {
+                // What is sound before it is sent first.
+                break;
+            }
             match part.front()? {
                 Front::End => {
                     places.moved(topic, partition, part.pass());
@@ -193,7 +226,8 @@ impl Backlog {
                     frame.count += 1;
                     places.moved(topic, partition, part.pass());
                     // Behind the last record of a read there may still be its end, which needs no room.
-                    if frame.out.len() >= PIECE_BYTES && !matches!(part.front()?, Front::End) {
+                    let is_full = frame.out.len() >= PIECE_BYTES;
+                    if is_full && (part.is_broken() || !matches!(part.front()?, Front::End)) {
                         break;
                     }
                 }
@@ -206,7 +240,7 @@ impl Backlog {
         let mut sent = Vec::new();
         let mut sent_bytes = 0;
         loop {
-            let (topic, Left::Batches(left)) = self.parts.front_mut()? else { unreachable!("one form a subscription") };
+            let (topic, Left::Batches(left)) = self.parts.front_mut()? else { return None };
             let (topic, partition) = (*topic, left.partition);
             if sent.is_empty()
                 && let Some(gap) = left.gap()
@@ -328,6 +362,14 @@ impl Batches {
     }
 }
 
+/// Takes the gap that a read begins with out of it.
+fn take_first_gap(fetched: &mut Fetched) -> Option<Gap> {
+    let gap = gaps(fetched).next().filter(|gap| gap.from <= fetched.from.0)?;
+    fetched.gaps.remove(0);
+    fetched.from = fetched.from.max(Offset(gap.to));
+    Some(gap)
+}
+
 fn begin(fetched: &Fetched) -> Offset {
     fetched.gaps.first().map_or(fetched.from, |gap| fetched.from.min(gap.from))
 }
@@ -442,6 +484,27 @@ mod tests {
                 (offsets, bytes.len())
             }
         }
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_taken_apart_is_told_without_credit_and_never_passed() {
+        let mut fetched = fetched(&[Stretch { lost: 0, sizes: vec![1] }, Stretch { lost: 0, sizes: vec![1] }]);
+        let mut broken = fetched.batches[1].bytes().to_vec();
+        // Its records are said to be gzip's, and the sum is right: what a bad producer's library may store.
+        broken[22] |= 1;
+        let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &broken[21..]);
+        broken[17..21].copy_from_slice(&u32::try_from(crc).expect("32 bits").to_be_bytes());
+        fetched.batches[1] = Batch::parse(&mut Bytes::from(broken)).expect("its sum is right");
+        let mut backlog = Backlog::new(FrameId::Number(1), StreamForm::Json);
+        backlog.add_topic(TopicName::new("t").expect("a name"));
+        backlog.push(vec![Read { topic: 0, fetched }]);
+        let (mut allowance, mut place) = (Allowance::default(), Place(0));
+        allowance.add(Credit { records: Some(1), bytes: None });
+        let frame = backlog.next(&mut allowance, &mut place, 0).expect("sound").expect("a frame");
+        assert_eq!((told_by(&frame).0, place.0), (vec![(0, true)], 1));
+        assert!(!allowance.is_open() && backlog.begins_with_fault() && backlog.begins_with_fault());
+        assert!(backlog.next(&mut allowance, &mut place, 0).is_err());
+        assert_eq!(place.0, 1);
     }
 
     proptest! {

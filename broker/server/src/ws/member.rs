@@ -4,7 +4,7 @@
 //! The engine gives revoked partitions up with the member's next fetch. So while one is to be given up and records of it
 //! were delivered that are not committed, the task only sends heartbeats: until the commit comes, or the deadline passes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,7 +14,7 @@ use levada_engine::{
     OffsetReset, ResetCause,
 };
 use levada_log::RecordsError;
-use levada_model::limits::{READ_RECORDS_MAX, READ_WAIT_MS_MAX};
+use levada_model::limits::{READ_BYTES_DEFAULT, READ_RECORDS_MAX, READ_WAIT_MS_MAX, WS_SUBSCRIPTION_TOPICS_MAX};
 use levada_model::{GroupName, MemberId, Offset, PartitionIndex, TopicId, TopicName};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
@@ -22,7 +22,6 @@ use super::backlog::{Places, Read};
 use super::outflow::Outflow;
 use super::seat::{Asked, Command, Seat};
 use super::socket::Outgoing;
-use super::subscription::chunk_bytes;
 use crate::cursor::encode_group;
 use crate::groups;
 use crate::read::refusal;
@@ -31,6 +30,9 @@ use crate::read::refusal;
 const BEATS_A_SESSION: u64 = 3;
 /// Longest time between two: what is revoked meanwhile is told with the next.
 const BEAT_MS_MAX: u64 = 1_000;
+/// Fetches in a row, a beat apart, that may fail for reasons that pass. (Heartbeats have no such number: a member that is
+/// not heard of is removed, which ends it.)
+const FAILED_FETCHES_MAX: u32 = 60;
 
 /// A fetch under way, since when, and whether it waits.
 struct Fetching {
@@ -46,7 +48,6 @@ type Place = (TopicName, PartitionIndex);
 pub(super) struct Member {
     seat: Identity,
     out: Outflow,
-    form: StreamForm,
     /// Where the client stands.
     places: Standing,
     /// What it was told last.
@@ -58,6 +59,8 @@ pub(super) struct Member {
     is_dry: bool,
     /// Whether a fetch that was to wait came back at once without news, so that the next one waits for the next beat.
     rests: bool,
+    /// How many fetches in a row have failed.
+    failed_fetches: u32,
     beats: Interval,
 }
 
@@ -75,6 +78,10 @@ struct Identity {
 struct Standing {
     cursor: GroupCursor,
     topics: Vec<(TopicId, TopicName)>,
+    /// Where in the cursor partitions stand.
+    index: BTreeMap<(TopicId, PartitionIndex), usize>,
+    /// Places in the cursor whose positions have moved, by the number of their topic.
+    moved: Vec<(usize, usize)>,
 }
 
 impl Member {
@@ -101,16 +108,21 @@ impl Member {
         let join = groups::wanted(join, &asked.client)?;
         let joined = asked.engine.join_group(&asked.who, &group, join).await;
         let membership = joined.map_err(|error| groups::problem(&group, error))?;
-        let places = Standing {
-            cursor: cursor.unwrap_or_else(|| GroupCursor { group: group.clone(), positions: Vec::new() }),
-            topics: Vec::new(),
+        let resumed = match &cursor {
+            // Where that cannot be told, it is not claimed.
+            Some(cursor) => {
+                asked.engine.member_resumes(&asked.who, &group, &membership.member_id, cursor).await.unwrap_or(false)
+            }
+            None => false,
         };
+        let places =
+            Standing::new(cursor.unwrap_or_else(|| GroupCursor { group: group.clone(), positions: Vec::new() }));
         let member =
             StreamMember { member_id: membership.member_id.to_string(), standing: groups::heartbeat(&membership) };
         let subscribed = ServerFrame::Subscribed {
             id: asked.id.clone(),
             positions: Vec::new(),
-            resumed: false,
+            resumed,
             cursor: places.cursor(),
             member: Some(member),
         };
@@ -122,13 +134,13 @@ impl Member {
         Ok(Self {
             seat: Identity { engine, who, group, member, is_static },
             out: Outflow::new(asked.id.clone(), asked.form, &subscribed),
-            form: asked.form,
             places,
             membership,
             unfinished: BTreeMap::new(),
             fetching: None,
             is_dry: true,
             rests: false,
+            failed_fetches: 0,
             beats,
         })
     }
@@ -136,22 +148,16 @@ impl Member {
     /// Serves until the end; what is to be said last, if there is still somebody to say it to.
     pub(super) async fn serve(mut self, seat: &mut Seat) -> Option<Vec<Outgoing>> {
         let end = self.run(seat).await;
+        if end.leaves(self.seat.is_static) {
+            self.seat.leave().await;
+        }
         match end {
-            End::Gone => {
-                if !self.seat.is_static {
-                    self.seat.leave().await;
-                }
-                None
-            }
+            End::Gone => None,
             End::Unsubscribed => {
-                self.seat.leave().await;
                 let last = ServerFrame::Unsubscribed { id: self.out.id().clone() };
                 Some(self.out.end(&last))
             }
-            End::Failed(problem) => {
-                self.seat.leave().await;
-                Some(self.out.fail(*problem))
-            }
+            End::Failed(problem) => Some(self.out.fail(*problem)),
         }
     }
 
@@ -188,13 +194,25 @@ impl Member {
                 fetched = async { (&mut self.fetching.as_mut().expect("it was looked at").answer).await }, if fetching => {
                     match fetched {
                         Ok(fetched) => self.take(fetched),
-                        Err(error) => return self.failed(error),
+                        Err(error) => {
+                            self.fetching = None;
+                            self.failed_fetches += 1;
+                            if !passes(&error) || self.failed_fetches >= FAILED_FETCHES_MAX {
+                                return self.failed(error);
+                            }
+                            tracing::debug!(%error, group = %self.seat.group, "a member fetches again at the next beat");
+                            self.rests = true;
+                        }
                     }
                 }
                 _ = self.beats.tick(), if !fetching => {
                     self.rests = false;
                     match self.seat.heartbeat().await {
                         Ok(membership) => _ = self.follow(membership),
+                        Err(error) if passes(&error) => {
+                            tracing::debug!(%error, group = %self.seat.group, "a member waits for the next beat");
+                            self.rests = true;
+                        }
                         Err(error) => return self.failed(error),
                     }
                 }
@@ -218,7 +236,8 @@ impl Member {
         let wait = if waits { Duration::from_millis(READ_WAIT_MS_MAX) } else { Duration::ZERO };
         // A cursor without positions says that nothing is known yet, so that the first partitions are told at once.
         let cursor = Some(self.places.cursor.clone());
-        let max_bytes = chunk_bytes(self.form);
+        // Much at a time: where a batch has to be cut, it is unpacked once more for each piece.
+        let max_bytes = READ_BYTES_DEFAULT;
         let fetch = GroupFetch { cursor, max_records: READ_RECORDS_MAX, max_bytes, wait };
         let Identity { engine, who, group, member, .. } = &self.seat;
         let (engine, who, group, member) = (engine.clone(), who.clone(), group.clone(), member.clone());
@@ -229,10 +248,12 @@ impl Member {
     fn take(&mut self, fetched: GroupFetched) {
         let GroupFetched { membership, parts, cursor, resets } = fetched;
         let under_way = self.fetching.take().expect("it has just answered");
+        self.failed_fetches = 0;
         self.is_dry = parts.is_empty();
-        self.places.cursor = cursor;
+        self.places.follow(cursor);
         // From here on the client stands before what was read.
         let reads: Vec<Read> = parts.into_iter().map(|part| self.places.read(part)).collect();
+        self.places.moved.clear();
         let has_changed = self.follow(membership);
         let was_quick = under_way.since.elapsed() < self.beats.period();
         self.rests = self.is_dry && under_way.waits && was_quick && !has_changed;
@@ -247,15 +268,11 @@ impl Member {
     }
 
     fn advance(&mut self) -> Result<(), RecordsError> {
-        let before = self.places.cursor.clone();
         let lag = self.lag_behind_reads();
         self.out.advance(&mut self.places, lag)?;
-        for (position, earlier) in self.places.cursor.positions.iter().zip(&before.positions) {
-            if position.next > earlier.next
-                && let Some(topic) = self.places.name(position.topic)
-            {
-                self.unfinished.insert((topic.clone(), position.partition), position.next);
-            }
+        for (topic, at) in self.places.moved.drain(..) {
+            let position = &self.places.cursor.positions[at];
+            self.unfinished.insert((self.places.topics[topic].1.clone(), position.partition), position.next);
         }
         self.note_end();
         Ok(())
@@ -275,15 +292,19 @@ impl Member {
 
     /// Tells what changed, if anything did, and drops what was read of partitions that are to be read no more.
     fn follow(&mut self, membership: Membership) -> bool {
-        let told = |it: &Membership| (it.assignment.clone(), it.revoked.clone(), it.state == MemberState::Idle);
-        let has_changed = told(&membership) != told(&self.membership);
-        self.membership = membership;
+        let before = std::mem::replace(&mut self.membership, membership);
+        let is_idle = |it: &Membership| it.state == MemberState::Idle;
+        let has_changed = self.membership.assignment != before.assignment
+            || self.membership.revoked != before.revoked
+            || is_idle(&self.membership) != is_idle(&before);
         if !has_changed {
             return false;
         }
         let Membership { assignment, revoked, .. } = &self.membership;
-        self.out.backlog().retain(|topic, partition| assignment.iter().any(|it| it.0 == *topic && it.1 == partition));
-        self.unfinished.retain(|place, _| assignment.contains(place) || revoked.contains(place));
+        let kept: BTreeSet<(&TopicName, PartitionIndex)> = assignment.iter().map(|it| (&it.0, it.1)).collect();
+        let given_up: BTreeSet<&Place> = revoked.iter().collect();
+        self.out.backlog().retain(|topic, partition| kept.contains(&(topic, partition)));
+        self.unfinished.retain(|place, _| kept.contains(&(&place.0, place.1)) || given_up.contains(place));
         let standing = groups::heartbeat(&self.membership);
         let cursor = self.places.cursor();
         self.out.say(&ServerFrame::Rebalance { id: self.out.id().clone(), standing, cursor });
@@ -359,6 +380,18 @@ enum End {
     Failed(Box<Problem>),
 }
 
+impl End {
+    /// Whether the member leaves its group: one with an instance id only where the client says so.
+    fn leaves(&self, is_static: bool) -> bool {
+        matches!(self, Self::Unsubscribed) || !is_static
+    }
+}
+
+/// Whether what was asked for may be done the next time.
+fn passes(error: &GroupError) -> bool {
+    matches!(error, GroupError::Overloaded | GroupError::Loading | GroupError::Storage(_))
+}
+
 impl Identity {
     async fn heartbeat(&self) -> Result<Membership, GroupError> {
         self.engine.heartbeat(&self.who, &self.group, &self.member).await
@@ -377,6 +410,23 @@ impl Identity {
 }
 
 impl Standing {
+    fn new(cursor: GroupCursor) -> Self {
+        let mut this = Self { cursor, topics: Vec::new(), index: BTreeMap::new(), moved: Vec::new() };
+        this.note_places();
+        this
+    }
+
+    /// Takes up another cursor.
+    fn follow(&mut self, cursor: GroupCursor) {
+        self.cursor = cursor;
+        self.note_places();
+    }
+
+    fn note_places(&mut self) {
+        let places = self.cursor.positions.iter().enumerate().map(|(at, it)| ((it.topic, it.partition), at));
+        self.index = places.collect();
+    }
+
     /// Takes a part in: the client stands before it.
     fn read(&mut self, part: GroupPart) -> Read {
         let known = self.topics.iter().position(|(id, _)| *id == part.topic_id);
@@ -388,18 +438,17 @@ impl Standing {
         self.moved(topic, read.fetched.partition, read.begin());
         read
     }
-
-    fn name(&self, topic: TopicId) -> Option<&TopicName> {
-        self.topics.iter().find(|(id, _)| *id == topic).map(|(_, name)| name)
-    }
 }
 
 impl Places for Standing {
     fn moved(&mut self, topic: usize, partition: PartitionIndex, next: Offset) {
-        let topic = self.topics[topic].0;
-        let mut positions = self.cursor.positions.iter_mut();
-        if let Some(position) = positions.find(|it| it.topic == topic && it.partition == partition) {
+        let Some(at) = self.index.get(&(self.topics[topic].0, partition)).copied() else { return };
+        let position = &mut self.cursor.positions[at];
+        if position.next != next {
             position.next = next;
+            if self.moved.last() != Some(&(topic, at)) {
+                self.moved.push((topic, at));
+            }
         }
     }
 
@@ -414,17 +463,32 @@ async fn topics_of(asked: &Asked, group: &GroupName) -> Result<Vec<String>, Prob
         let detail = "the group reads nothing yet; topics are needed";
         Problem::new(ErrorCode::InvalidField, detail).at("", detail)
     };
-    let group = match asked.engine.describe_group(&asked.who, group).await {
-        Ok(group) => group,
+    let topics = match asked.engine.group_topics(&asked.who, group).await {
+        Ok(topics) => topics,
         Err(GroupError::NotFound(_)) => return Err(needed()),
         Err(error) => return Err(groups::problem(group, error)),
     };
-    let of_members = group.members.into_iter().flat_map(|member| member.topics);
-    let mut topics: Vec<TopicName> = of_members.collect();
-    if topics.is_empty() {
-        topics = group.offsets.into_iter().map(|offset| offset.offset.topic).collect();
+    if topics.len() > WS_SUBSCRIPTION_TOPICS_MAX {
+        let detail = format!("the group reads more than {WS_SUBSCRIPTION_TOPICS_MAX} topics; those to read are needed");
+        return Err(Problem::new(ErrorCode::InvalidField, &*detail).at("", detail));
     }
-    topics.sort();
-    topics.dedup();
     if topics.is_empty() { Err(needed()) } else { Ok(topics.into_iter().map(Into::into).collect()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_with_an_instance_id_leaves_only_where_its_client_says_so() {
+        let failed = || End::Failed(Box::new(Problem::new(ErrorCode::StorageFailed, "it")));
+        assert!(End::Unsubscribed.leaves(true) && !End::Gone.leaves(true) && !failed().leaves(true));
+        assert!(End::Unsubscribed.leaves(false) && End::Gone.leaves(false) && failed().leaves(false));
+    }
+
+    #[test]
+    fn what_passes_ends_no_member() {
+        assert!(passes(&GroupError::Overloaded) && passes(&GroupError::Loading));
+        assert!(!passes(&GroupError::Closing) && !passes(&GroupError::OtherGroup));
+    }
 }

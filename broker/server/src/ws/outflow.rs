@@ -79,7 +79,7 @@ impl Outflow {
     /// Whether there is something to send.
     pub(super) fn has_frame(&mut self) -> bool {
         let is_sendable = |backlog: &mut Backlog, allowance: Allowance| {
-            !backlog.is_empty() && (allowance.is_open() || backlog.begins_with_gap())
+            !backlog.is_empty() && (allowance.is_open() || backlog.begins_with_fault())
         };
         !self.ready.is_empty() || is_sendable(&mut self.backlog, self.allowance)
     }

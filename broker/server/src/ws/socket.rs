@@ -27,6 +27,10 @@ use crate::read::PIECE_BYTES;
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// Largest frame that is sent: a piece of records and the one that filled it, mostly.
 const FRAME_BYTES: usize = PIECE_BYTES + PIECE_BYTES / 4;
+/// Bytes that wait for the peer, answers to its pings included, beyond which nothing more of it is read.
+const PENDING_BYTES_MAX: usize = 2 * FRAME_BYTES;
+/// Bytes of a pong before its payload.
+const PONG_HEAD_BYTES: usize = 2;
 /// How long a close waits for the peer to go, once it has taken the reason, and how many bytes it reads on meanwhile:
 /// closing a connection with unread bytes would take the reason away from the peer.
 const LINGERING: (Duration, usize) = (Duration::from_secs(2), 64 << 20);
@@ -169,11 +173,16 @@ impl Socket {
         self.put_raw(Message::Frame(Frame::message(frame, opcode, is_last)), bytes);
     }
 
-    fn put_raw(&mut self, message: Message, bytes: usize) {
+    /// Counts what the peer has to take.
+    fn owe(&mut self, bytes: usize) {
         if self.is_empty() {
             self.taken_at = Instant::now();
         }
         self.pending_bytes += bytes;
+    }
+
+    fn put_raw(&mut self, message: Message, bytes: usize) {
+        self.owe(bytes);
         // An error is the next event as well.
         let _ = Pin::new(&mut self.inner).start_send(message);
     }
@@ -193,7 +202,8 @@ impl Socket {
                 Poll::Pending => break,
             }
         }
-        if !reads {
+        // Who sends pings and takes no pongs is a reader that does not read.
+        if !reads || self.pending_bytes > PENDING_BYTES_MAX {
             return Poll::Pending;
         }
         loop {
@@ -202,7 +212,11 @@ impl Socket {
                 Some(Ok(Message::Binary(_))) => {
                     Event::Broken(Close { code: 1003, reason: "frames of a client are text" })
                 }
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Event::Alive,
+                Some(Ok(Message::Ping(payload))) => {
+                    self.owe(PONG_HEAD_BYTES + payload.len());
+                    Event::Alive
+                }
+                Some(Ok(Message::Pong(_) | Message::Frame(_))) => Event::Alive,
                 // Reading on sends the answer to it, and ends behind that.
                 Some(Ok(Message::Close(_))) => continue,
                 Some(Err(error)) => broken(&error).map_or(Event::Gone, Event::Broken),

@@ -138,6 +138,20 @@ async fn a_reader_that_does_not_even_take_the_reason_is_cut() {
 }
 
 #[tokio::test]
+async fn who_sends_pings_and_takes_no_pongs_is_read_no_more_and_cut() {
+    const PINGS_MAX: usize = 1 << 20;
+    let harness = Harness::start(|options| options.ws_slow_reader_timeout = Duration::from_millis(200)).await;
+    let mut client = Client::open(&harness).await;
+    let ping = || Message::Ping(vec![b'x'; 125].into());
+    let mut sent = 0;
+    while sent < PINGS_MAX && client.inner.send(ping()).await.is_ok() {
+        sent += 1;
+    }
+    assert!(sent < PINGS_MAX, "all {sent} pings were read, and their answers kept");
+    eventually(async || gauge(&harness, "levada_websockets").await == 0).await;
+}
+
+#[tokio::test]
 async fn pc_12_a_fast_sender_is_slowed_and_every_frame_is_answered() {
     const COUNT: u64 = 50_000;
     let harness = Harness::start(|_| {}).await;
