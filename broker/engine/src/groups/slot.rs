@@ -105,7 +105,7 @@ impl Slot {
         let read = Reader {
             groups: Arc::downgrade(groups),
             slot: self.clone(),
-            partition: partition.clone(),
+            partition: Arc::downgrade(partition),
             machine: Coordinator::new(groups.options.clone()),
         };
         Handle::current().spawn(async move { outcome.send(read.run(before, pause).await) });
@@ -322,15 +322,16 @@ impl Slot {
     }
 }
 
-/// Reads a coordinator's log. It holds no coordinators while it waits.
+/// Reads a coordinator's log. It holds neither coordinators nor the log while it waits.
 struct Reader {
     groups: Weak<Groups>,
     slot: Arc<Slot>,
-    partition: Arc<Partition>,
+    partition: Weak<Partition>,
     machine: Coordinator,
 }
 
 impl Reader {
+    #[expect(clippy::disallowed_methods, reason = "a load that comes again and again is held back")]
     async fn run(mut self, before: Option<Arc<Progress>>, pause: Duration) -> Result<(), LoadFault> {
         if let Some(before) = before {
             before.until_ended().await;
@@ -338,9 +339,10 @@ impl Reader {
         if !pause.is_zero() {
             sleep(pause).await;
         }
-        let end = loading::replay(&self.partition, &mut self.machine).await?;
+        let partition = self.partition.upgrade().ok_or(LoadFault::Closing)?;
+        let end = loading::replay(&partition, &mut self.machine).await?;
         let groups = self.groups.upgrade().ok_or(LoadFault::Closing)?;
-        self.slot.put(&groups, self.machine, self.partition, end)
+        self.slot.put(&groups, self.machine, partition, end)
     }
 }
 
