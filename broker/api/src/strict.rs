@@ -112,10 +112,19 @@ pub(crate) fn objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializ
     Ok(list.into_iter().map(|Object(item)| item).collect())
 }
 
+/// An integer as [`whole`] takes it, for where a type is wanted.
+pub(crate) struct Whole<T>(pub(crate) T);
+
+impl<'de, T: TryFrom<u64>> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        whole(deserializer).map(Self)
+    }
+}
+
 /// An integer from 0 to the largest of `T`, and below 2^53.
 pub(crate) fn whole<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    struct Whole<T>(PhantomData<T>);
-    impl<T: TryFrom<u64>> Visitor<'_> for Whole<T> {
+    struct WholeVisitor<T>(PhantomData<T>);
+    impl<T: TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
         type Value = T;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let bits = u32::try_from(8 * size_of::<T>()).expect("integers are small");
@@ -127,7 +136,7 @@ pub(crate) fn whole<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D)
             if n > JSON_INTEGER_MAX { Err(refused()) } else { T::try_from(n).map_err(|_| refused()) }
         }
     }
-    deserializer.deserialize_u64(Whole(PhantomData))
+    deserializer.deserialize_u64(WholeVisitor(PhantomData))
 }
 
 /// The same where the field may be absent; null is refused.

@@ -37,7 +37,7 @@ pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,
     RecordFault,
 };
-pub use topic_reader::{Positions, TopicChunk, TopicPart, TopicReader, TopicStart, TopicsReader, TopicsStart};
+pub use topic_reader::{Positions, TopicPart, TopicReader, TopicStart, TopicsReader, TopicsStart};
 pub use topics::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
 };

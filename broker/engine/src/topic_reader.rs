@@ -43,17 +43,10 @@ pub enum TopicsStart {
     Places(Vec<(TopicName, PartitionIndex, Offset)>),
 }
 
-/// What a step of a topic reader gave: reads of those partitions that had something.
-#[derive(Clone, Debug, Default)]
-pub struct TopicChunk {
-    /// One read a partition, none of them empty of both records and gaps.
-    pub parts: Vec<Fetched>,
-}
-
 /// A read of one partition of several topics.
 #[derive(Clone, Debug)]
 pub struct TopicPart {
-    /// The topic, by its place in [`TopicsReader::topics`].
+    /// The topic, by its place among those that were named.
     pub topic: usize,
     /// The read, not empty of both records and gaps.
     pub fetched: Fetched,
@@ -139,8 +132,9 @@ impl TopicsStart {
 }
 
 impl TopicReader {
-    /// Reads on; waits at most `wait` for something (then the chunk is empty). Positions move over what is returned.
-    /// A position below a log start that moved meanwhile is reported as a gap and moves up.
+    /// Reads on, and waits at most `wait` for something: one read a partition that has something, none of them empty of
+    /// both records and gaps. Positions move over what is returned. A position below a log start that moved meanwhile is
+    /// reported as a gap and moves up.
     ///
     /// # Errors
     /// See [`FetchError`].
@@ -149,9 +143,9 @@ impl TopicReader {
         max_records: usize,
         max_bytes: usize,
         wait: Duration,
-    ) -> Result<TopicChunk, FetchError> {
+    ) -> Result<Vec<Fetched>, FetchError> {
         let parts = self.0.next(max_records, max_bytes, wait).await?;
-        Ok(TopicChunk { parts: parts.into_iter().map(|part| part.fetched).collect() })
+        Ok(parts.into_iter().map(|part| part.fetched).collect())
     }
 
     /// Where it stands, behind everything that was returned.

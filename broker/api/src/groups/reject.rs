@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 
 use super::GroupPlace;
-use crate::strict::{objects, whole};
+use crate::strict::{Whole, objects};
 
 /// Records to reject: each goes to its topic's dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,9 +35,7 @@ pub struct DeadLetters {
 
 /// An integer or null.
 fn count<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    #[derive(Deserialize)]
-    struct Count(#[serde(deserialize_with = "whole")] u32);
-    Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
+    Ok(Option::<Whole<u32>>::deserialize(deserializer)?.map(|Whole(count)| count))
 }
 
 fn records() -> ArrayBuilder {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::FrameId;
 use crate::error::echo;
 use crate::record_query::{AcksWord, IsolationWord};
-use crate::strict::{self, Object, pointer_token, without_place};
+use crate::strict::{self, Object, Whole, pointer_token, without_place};
 use crate::{ErrorCode, GroupPlace, JoinGroup, Problem};
 
 /// A frame of a client.
@@ -298,8 +298,8 @@ impl<'f> Members<'f> {
 
     fn credit(&mut self) -> Result<ClientFrame, Problem> {
         let id = self.need("id")?;
-        let records = self.take::<Whole>("records")?.map(|Whole(n)| n);
-        let bytes = self.take::<Whole>("bytes")?.map(|Whole(n)| n);
+        let records = self.take::<Whole<u64>>("records")?.map(|Whole(n)| n);
+        let bytes = self.take::<Whole<u64>>("bytes")?.map(|Whole(n)| n);
         if records.is_none() && bytes.is_none() {
             return Err(whole("one of records and bytes is needed"));
         }
@@ -451,15 +451,6 @@ impl<'de> Deserialize<'de> for Name<'de> {
             }
         }
         deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-/// An integer from 0 to 2^53 - 1.
-struct Whole(u64);
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        strict::whole(deserializer).map(Self)
     }
 }
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use levada_engine::{
-    AlterTopic, Engine, FetchError, FetchRequest, From, Isolation, TopicChunk, TopicReader, TopicStart,
-};
+use levada_engine::{AlterTopic, Engine, FetchError, FetchRequest, From, Isolation, TopicReader, TopicStart};
 use levada_log::Damage;
 use levada_model::{Offset, Timestamp};
 use serde_json::json;
@@ -21,11 +19,11 @@ async fn step(reader: &mut TopicReader, max_records: usize) -> Vec<(u32, String)
     flat(&reader.next(max_records, 1 << 20, Duration::ZERO).await.expect("a step"))
 }
 
-fn flat(chunk: &TopicChunk) -> Vec<(u32, String)> {
+fn flat(parts: &[levada_engine::Fetched]) -> Vec<(u32, String)> {
     let part = |part: &levada_engine::Fetched| {
         values(part).into_iter().map(|(_, value)| (part.partition.0, value)).collect::<Vec<_>>()
     };
-    chunk.parts.iter().flat_map(part).collect()
+    parts.iter().flat_map(part).collect()
 }
 
 #[tokio::test]
@@ -81,8 +79,8 @@ async fn a_waiting_reader_wakes_for_records_in_any_partition_and_for_new_partiti
     let mut reader = reader(&engine, From::Latest).await;
     let wait = |mut reader: TopicReader| {
         tokio::spawn(async move {
-            let chunk = reader.next(100, 1 << 20, LONG).await.expect("a step");
-            (flat(&chunk), reader)
+            let parts = reader.next(100, 1 << 20, LONG).await.expect("a step");
+            (flat(&parts), reader)
         })
     };
     for partition in [1, 0] {
@@ -138,9 +136,9 @@ async fn a_log_start_that_passes_a_reader_is_a_gap() {
     }
     let mut reader = reader(&engine, From::Earliest).await;
     engine.truncate_topic(&me(), &name("t"), vec![(p(0), Offset(2))]).await.expect("truncated");
-    let chunk = reader.next(100, 1 << 20, Duration::ZERO).await.expect("a step");
-    assert_eq!(chunk.parts[0].gaps, [Damage { from: Offset(0), to: Offset(2) }]);
-    assert_eq!(flat(&chunk), [(0, "c".to_owned())]);
+    let parts = reader.next(100, 1 << 20, Duration::ZERO).await.expect("a step");
+    assert_eq!(parts[0].gaps, [Damage { from: Offset(0), to: Offset(2) }]);
+    assert_eq!(flat(&parts), [(0, "c".to_owned())]);
     assert!(step(&mut reader, 1).await.is_empty());
     engine.truncate_topic(&me(), &name("t"), vec![(p(0), Offset(3))]).await.expect("truncated");
     assert!(step(&mut reader, 1).await.is_empty(), "nothing was skipped");
@@ -161,9 +159,9 @@ async fn damage_is_a_gap_and_the_rest_is_read() {
     disk.corrupt(&first, place as u64, 1);
     let engine = bench.open();
     let mut reader = reader(&engine, From::Earliest).await;
-    let chunk = reader.next(1_000, 1 << 20, Duration::ZERO).await.expect("a step");
-    assert_eq!(chunk.parts[0].gaps, [Damage { from: Offset(3), to: Offset(4) }]);
-    assert_eq!(flat(&chunk).len(), 39);
+    let parts = reader.next(1_000, 1 << 20, Duration::ZERO).await.expect("a step");
+    assert_eq!(parts[0].gaps, [Damage { from: Offset(3), to: Offset(4) }]);
+    assert_eq!(flat(&parts).len(), 39);
     assert_eq!(engine.stats().damaged_ranges, 1);
     let fetched = fetch(&engine, "t", 0, From::Offset(Offset(3))).await.expect("a read");
     assert_eq!((fetched.gaps.len(), values(&fetched)[0].0), (1, 4));
@@ -206,8 +204,8 @@ async fn beside_retention_every_offset_is_read_or_told_as_a_gap() {
             readers.push(tokio::spawn(async move {
                 let (mut next, mut seen) = (0, 0);
                 while next < RECORDS {
-                    let chunk = reader.next(max_records, 1 << 20, LONG).await.expect("a step");
-                    for part in &chunk.parts {
+                    let parts = reader.next(max_records, 1 << 20, LONG).await.expect("a step");
+                    for part in &parts {
                         let mut gaps = part.gaps.iter().peekable();
                         let values = values(part);
                         assert!(values.len() <= max_records);

@@ -106,8 +106,8 @@ impl Feed {
     async fn read_on(&mut self) -> Result<(), FetchError> {
         loop {
             let wait = self.next_heartbeat.saturating_duration_since(Instant::now());
-            let chunk = self.reader.next(CHUNK_RECORDS_MAX, CHUNK_BYTES, wait).await?;
-            self.parts = chunk.parts.into_iter().map(Part::new).collect();
+            let parts = self.reader.next(CHUNK_RECORDS_MAX, CHUNK_BYTES, wait).await?;
+            self.parts = parts.into_iter().map(Part::new).collect();
             if !self.parts.is_empty() || Instant::now() >= self.next_heartbeat {
                 return Ok(());
             }

@@ -69,9 +69,9 @@ pub(super) async fn read_topic(
     };
     let from = from.unwrap_or(TopicStart::From(From::Earliest));
     let mut reader = engine.topic_reader(&who, &topic, from, isolation).await.map_err(|e| refusal::fetch(&e))?;
-    let chunk = reader.next(max_records, max_bytes, wait).await.map_err(|error| refusal::fetch(&error))?;
+    let parts = reader.next(max_records, max_bytes, wait).await.map_err(|error| refusal::fetch(&error))?;
     let rest = format!("\"cursor\":\"{}\"", encode_topic(&reader.positions()));
-    Ok(rendering::json(chunk.parts, form, &rest)?)
+    Ok(rendering::json(parts, form, &rest)?)
 }
 
 fn last_event(headers: &HeaderMap) -> Result<Option<TopicStart>, Problem> {

@@ -112,7 +112,7 @@ async fn a_whole_segment_that_was_emptied_and_a_hole_at_a_segments_end_hold_up_n
     // A reader of the whole topic, and one that waits, reach the end and get what comes.
     let from = TopicStart::Positions(cursor);
     let mut reader = engine.topic_reader(&me(), &name("t"), from, Isolation::ReadCommitted).await.expect("a reader");
-    assert!(reader.next(10, 1 << 20, std::time::Duration::ZERO).await.expect("nothing").parts.is_empty());
+    assert!(reader.next(10, 1 << 20, std::time::Duration::ZERO).await.expect("nothing").is_empty());
     assert_eq!(reader.positions().next[0].1, Offset(13), "its position has moved all the same");
     let waiting = FetchRequest { wait: LONG, ..read_from(From::Offset(Offset(2))) };
     let (engine2, topic) = (engine.clone(), name("t"));
@@ -122,6 +122,6 @@ async fn a_whole_segment_that_was_emptied_and_a_hole_at_a_segments_end_hold_up_n
     produce(&engine, "t", vec![last]).await;
     let fetched = waiting.await.expect("no panic").expect("a read");
     assert_eq!((offsets(&fetched), fetched.next_offset), (vec![13], Offset(14)));
-    assert_eq!(reader.next(10, 1 << 20, LONG).await.expect("it").parts.len(), 1);
+    assert_eq!(reader.next(10, 1 << 20, LONG).await.expect("it").len(), 1);
     assert_eq!(engine.stats().damaged_ranges, 0, "a hole is no damage");
 }
