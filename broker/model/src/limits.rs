@@ -125,10 +125,14 @@ pub const WS_SUBSCRIPTIONS_MAX: usize = 100;
 pub const WS_SUBSCRIPTION_TOPICS_MAX: usize = 100;
 /// Most produces of one WebSocket whose answers are not there yet; then its reading pauses.
 pub const WS_INFLIGHT_PRODUCES_MAX: usize = 64;
-/// Most bytes of such produces; one always fits.
+/// Most bytes of such produces and of the answers to them; one always fits.
 pub const WS_INFLIGHT_BYTES_MAX: usize = 16 << 20;
 /// Most bytes of answers that wait for one WebSocket to take them; then its reading pauses.
 pub const WS_ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Most bytes that all WebSockets together hold of messages that have not ended.
+pub const WS_ALL_MESSAGES_BYTES_MAX: usize = 256 << 20;
+/// How long a message to a WebSocket may take from its first byte to its last.
+pub const WS_MESSAGE_TIMEOUT_MS: u64 = 120_000;
 /// Most characters of a frame's `id` on a WebSocket.
 pub const WS_FRAME_ID_CHARS_MAX: usize = 64;
 /// Most frames in a row that are refused before a WebSocket is closed.

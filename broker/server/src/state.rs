@@ -8,10 +8,12 @@ use http::request::Parts;
 use levada_api::{ErrorCode, Problem};
 use levada_engine::{Engine, Health};
 use levada_model::Principal;
+use levada_model::limits::WS_ALL_MESSAGES_BYTES_MAX;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
+use crate::ws::Intake;
 
 /// Limits on bodies, from the options.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,7 @@ struct Shared {
     address: String,
     heartbeat: Duration,
     ws: WsTimes,
+    intake: Intake,
     closing: watch::Sender<bool>,
 }
 
@@ -54,6 +57,7 @@ impl AppState {
             address,
             heartbeat,
             ws,
+            intake: Intake::new(WS_ALL_MESSAGES_BYTES_MAX),
             closing: watch::Sender::new(false),
         }))
     }
@@ -106,6 +110,11 @@ impl AppState {
     /// The times of WebSockets.
     pub(crate) fn ws(&self) -> WsTimes {
         self.0.ws
+    }
+
+    /// What all WebSockets together may hold of messages that have not ended.
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.0.intake
     }
 
     /// The address that the broker listens on.

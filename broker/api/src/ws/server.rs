@@ -138,13 +138,17 @@ pub enum SkipCause {
 pub struct WsLimits {
     /// Largest message that the server takes.
     pub max_message_bytes: usize,
+    /// Most bytes of messages that have not ended, of all sockets together; one of up to 64 KiB always passes.
+    pub max_all_messages_bytes: usize,
+    /// How long a message may take from its first byte to its last, while the server reads.
+    pub message_timeout_ms: u64,
     /// Most subscriptions at a time.
     pub max_subscriptions: usize,
     /// Most topics of a subscription.
     pub max_subscription_topics: usize,
     /// Most produces whose answers are not there yet; then the server reads no more until some are.
     pub max_inflight_produces: usize,
-    /// Most bytes of such produces; one always fits.
+    /// Most bytes of such produces and of the answers to them; one always fits.
     pub max_inflight_bytes: usize,
     /// Most bytes of answers that wait to be read by the client; then the server reads no more.
     pub max_answer_bytes: usize,

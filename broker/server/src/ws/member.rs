@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use levada_api::{ErrorCode, JoinGroup, Problem, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember};
+use levada_api::{ErrorCode, JoinGroup, Problem, ServerFrame, SkipCause, StreamGap, StreamMember};
 use levada_engine::{
     CommitWhat, Engine, GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPart, MemberState, Membership,
     OffsetReset, ResetCause,

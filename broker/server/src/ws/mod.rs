@@ -8,6 +8,7 @@
 mod allowance;
 mod backlog;
 mod handshake;
+mod intake;
 mod member;
 mod outflow;
 mod produce;
@@ -21,7 +22,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
-use levada_model::limits::{WS_ANSWER_BYTES_MAX, WS_INFLIGHT_BYTES_MAX, WS_INFLIGHT_PRODUCES_MAX};
+use levada_model::limits::{
+    WS_ALL_MESSAGES_BYTES_MAX, WS_ANSWER_BYTES_MAX, WS_INFLIGHT_BYTES_MAX, WS_INFLIGHT_PRODUCES_MAX,
+    WS_MESSAGE_TIMEOUT_MS,
+};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -30,6 +34,7 @@ use crate::extract::Params;
 use crate::groups;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
+pub(crate) use intake::Intake;
 use session::Session;
 use socket::Socket;
 
@@ -82,7 +87,7 @@ async fn open_socket(
         match offer.upgrade.await {
             Ok(upgraded) => {
                 let open = state.metrics().open_websocket();
-                let socket = Socket::new(upgraded, state.limits().bytes_max).await;
+                let socket = Socket::new(upgraded, state.limits().bytes_max, state.intake()).await;
                 Session::new(socket, &state, engine, who, client).run(offer.line.phase).await;
                 drop(open);
             }
@@ -97,6 +102,8 @@ fn limits(state: &AppState) -> levada_api::WsLimits {
     let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     levada_api::WsLimits {
         max_message_bytes: state.limits().bytes_max,
+        max_all_messages_bytes: WS_ALL_MESSAGES_BYTES_MAX,
+        message_timeout_ms: WS_MESSAGE_TIMEOUT_MS,
         max_subscriptions: levada_model::limits::WS_SUBSCRIPTIONS_MAX,
         max_subscription_topics: levada_model::limits::WS_SUBSCRIPTION_TOPICS_MAX,
         max_inflight_produces: WS_INFLIGHT_PRODUCES_MAX,

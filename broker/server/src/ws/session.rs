@@ -14,7 +14,8 @@ use futures_util::stream::FuturesOrdered;
 use levada_api::{BadFrame, ClientFrame, ErrorCode, FrameId, Problem, ServerFrame, Subscribe, WsLimits, read_frame};
 use levada_engine::{Engine, Work, compute};
 use levada_model::limits::{
-    WS_ANSWER_BYTES_MAX, WS_ERRORS_IN_A_ROW_MAX, WS_INFLIGHT_BYTES_MAX, WS_INFLIGHT_PRODUCES_MAX, WS_SUBSCRIPTIONS_MAX,
+    WS_ANSWER_BYTES_MAX, WS_ERRORS_IN_A_ROW_MAX, WS_INFLIGHT_BYTES_MAX, WS_INFLIGHT_PRODUCES_MAX,
+    WS_MESSAGE_TIMEOUT_MS, WS_SUBSCRIPTIONS_MAX,
 };
 use levada_model::{NodeId, Principal};
 use tokio::sync::{mpsc, watch};
@@ -41,7 +42,10 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 const SLOW: Close = Close { code: 4008, reason: "the socket took nothing for --ws-slow-reader-timeout-ms" };
 const TOO_MANY_ERRORS: Close = Close { code: 1008, reason: "100 frames in a row were refused" };
+const ENDLESS: Close = Close { code: 1008, reason: "a message did not end in message_timeout_ms" };
 const GOING_AWAY: Close = Close { code: 1001, reason: "the server is shutting down" };
+
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(WS_MESSAGE_TIMEOUT_MS);
 
 /// Why a session ends.
 enum End {
@@ -226,6 +230,11 @@ impl Session {
         if self.socket.stalled() >= self.times.slow_reader_timeout {
             tracing::info!("a WebSocket's peer reads too slowly; its subscriptions end");
             return Some(End::Close(SLOW));
+        }
+        if !reads {
+            self.socket.pardon();
+        } else if self.socket.receiving_for() >= MESSAGE_TIMEOUT {
+            return Some(End::Close(ENDLESS));
         }
         // A peer that is not read from, or that our ping has not reached yet, is not judged by its silence.
         if !reads || !self.socket.is_empty() {

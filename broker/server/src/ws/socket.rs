@@ -21,6 +21,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
+use super::intake::{Counted, Intake, UnderWay};
 use crate::read::PIECE_BYTES;
 
 /// Bytes that are read at a time, and kept for an idle socket.
@@ -34,6 +35,8 @@ const PONG_HEAD_BYTES: usize = 2;
 /// How long a close waits for the peer to go, once it has taken the reason, and how many bytes it reads on meanwhile:
 /// closing a connection with unread bytes would take the reason away from the peer.
 const LINGERING: (Duration, usize) = (Duration::from_secs(2), 64 << 20);
+
+const FULL: Close = Close { code: 1013, reason: "the messages under way of all sockets fill max_all_messages_bytes" };
 
 /// A message to send.
 #[derive(Clone, Debug)]
@@ -89,7 +92,8 @@ struct Sending {
 
 /// A WebSocket.
 pub(super) struct Socket {
-    inner: WebSocketStream<TokioIo<Upgraded>>,
+    inner: WebSocketStream<Counted<TokioIo<Upgraded>>>,
+    receiving: UnderWay,
     sending: Option<Sending>,
     /// Bytes put since the peer has last taken all.
     pending_bytes: usize,
@@ -98,14 +102,15 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) async fn new(upgraded: Upgraded, message_bytes_max: usize) -> Self {
+    pub(super) async fn new(upgraded: Upgraded, message_bytes_max: usize, intake: &Intake) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(FRAME_BYTES)
             .max_message_size(Some(message_bytes_max))
             .max_frame_size(Some(message_bytes_max));
-        let inner = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-        Self { inner, sending: None, pending_bytes: 0, taken_at: Instant::now() }
+        let io = Counted::new(TokioIo::new(upgraded));
+        let inner = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        Self { inner, receiving: intake.join(), sending: None, pending_bytes: 0, taken_at: Instant::now() }
     }
 
     /// Whether another message may be put.
@@ -121,6 +126,16 @@ impl Socket {
     /// How long the peer has taken nothing though there is something.
     pub(super) fn stalled(&self) -> Duration {
         if self.is_empty() { Duration::ZERO } else { self.taken_at.elapsed() }
+    }
+
+    /// How long the message that comes in takes already.
+    pub(super) fn receiving_for(&self) -> Duration {
+        self.receiving.age(Instant::now())
+    }
+
+    /// Nothing was read: that the message that comes in has not ended is not the peer's doing.
+    pub(super) fn pardon(&mut self) {
+        self.receiving.pardon(Instant::now());
     }
 
     /// Puts a message; it goes out while [`event`](Self::event) is waited for.
@@ -207,16 +222,28 @@ impl Socket {
             return Poll::Pending;
         }
         loop {
-            return Poll::Ready(match ready!(Pin::new(&mut self.inner).poll_next(cx)) {
-                Some(Ok(Message::Text(text))) => Event::Text(text.into()),
+            let next = Pin::new(&mut self.inner).poll_next(cx);
+            if !self.receiving.add(self.inner.get_mut().take_read(), Instant::now()) && next.is_pending() {
+                return Poll::Ready(Event::Broken(FULL));
+            }
+            return Poll::Ready(match ready!(next) {
+                Some(Ok(Message::Text(text))) => {
+                    self.receiving.end();
+                    Event::Text(text.into())
+                }
                 Some(Ok(Message::Binary(_))) => {
                     Event::Broken(Close { code: 1003, reason: "frames of a client are text" })
                 }
                 Some(Ok(Message::Ping(payload))) => {
+                    self.receiving.had_control(payload.len());
                     self.owe(PONG_HEAD_BYTES + payload.len());
                     Event::Alive
                 }
-                Some(Ok(Message::Pong(_) | Message::Frame(_))) => Event::Alive,
+                Some(Ok(Message::Pong(payload))) => {
+                    self.receiving.had_control(payload.len());
+                    Event::Alive
+                }
+                Some(Ok(Message::Frame(_))) => Event::Alive,
                 // Reading on sends the answer to it, and ends behind that.
                 Some(Ok(Message::Close(_))) => continue,
                 Some(Err(error)) => broken(&error).map_or(Event::Gone, Event::Broken),
@@ -240,7 +267,7 @@ fn broken(error: &Error) -> Option<Close> {
 }
 
 /// Says that nothing more comes, and reads until the peer says so too.
-async fn linger(io: &mut TokioIo<Upgraded>, mut bytes_max: usize) {
+async fn linger(io: &mut Counted<TokioIo<Upgraded>>, mut bytes_max: usize) {
     let mut buffer = [0; 4 << 10];
     let _ = poll_fn(|cx| Pin::new(&mut *io).poll_shutdown(cx)).await;
     loop {

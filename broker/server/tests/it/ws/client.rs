@@ -131,10 +131,21 @@ impl Client {
         }
     }
 
-    /// Asserts that nothing comes before the answer to a ping of ours.
-    pub(crate) async fn is_quiet(&mut self) {
+    /// Asserts that the socket is served: nothing comes before the answer to a ping of ours.
+    pub(crate) async fn answers(&mut self) {
         self.send(json!({ "type": "ping", "id": "quiet" })).await;
         assert_eq!(self.next().await, json!({ "type": "pong", "id": "quiet" }));
+    }
+
+    /// Asserts that subscription `s` sends nothing: its own answers to commits that it refuses come before anything else.
+    /// Twice, so that what it was about to send with the first is seen.
+    pub(crate) async fn is_quiet(&mut self) {
+        for _ in 0..2 {
+            self.send(json!({ "type": "commit", "id": "s", "cursor": "nonsense" })).await;
+            let error = self.expect("error").await;
+            let code = error["problem"]["code"].as_str().expect("a code");
+            assert!(error["id"] == "s" && ["invalid-field", "invalid-cursor"].contains(&code), "{error}");
+        }
     }
 
     /// Subscribes with id `s` to topic `t`.

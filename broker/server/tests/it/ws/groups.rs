@@ -298,8 +298,13 @@ async fn an_instance_stays_when_its_socket_is_cut_and_comes_back_to_what_it_had(
     one.client.credit(10).await;
     one.until(|peer| peer.assignment().len() == 2).await;
     let generation = one.standing["generation"].clone();
+    let cursor = one.standing["cursor"].clone();
     drop(one);
+    let resumed = Peer::join(&harness, json!({ "instance_id": "pod-0", "cursor": cursor })).await;
+    assert_eq!(resumed.subscribed["resumed"], true, "it goes on exactly there");
+    drop(resumed);
     let again = Peer::join(&harness, json!({ "instance_id": "pod-0" })).await;
+    assert_eq!(again.subscribed["resumed"], false, "it did not say where it stood");
     assert_eq!(partitions(&again.subscribed["assignment"]), [0, 1]);
     assert_eq!((&again.subscribed["generation"], members(&harness).await), (&generation, 1));
 
@@ -309,7 +314,7 @@ async fn an_instance_stays_when_its_socket_is_cut_and_comes_back_to_what_it_had(
     let newer = Peer::join(&harness, json!({ "instance_id": "pod-0" })).await;
     let error = older.client.until("error").await;
     assert_eq!((&error["id"], &error["problem"]["code"]), (&json!("s"), &json!("fenced-instance")));
-    older.client.is_quiet().await;
+    older.client.answers().await;
     assert_eq!((partitions(&newer.subscribed["assignment"]).len(), members(&harness).await), (2, 1));
 }
 
@@ -380,4 +385,42 @@ async fn what_is_wrong_with_a_member_is_told() {
 async fn one_topic_cursor(harness: &Harness) -> String {
     let page = harness.get("/v1/topics/orders/records").await.expect(200).json();
     page["cursor"].as_str().expect("a cursor").to_owned()
+}
+
+#[tokio::test]
+async fn a_member_of_a_thousand_partitions_gets_batches_behind_its_long_assignment() {
+    const PARTITIONS: u32 = 1_000;
+    let harness = Harness::start(|_| {}).await;
+    topic(&harness, "orders", PARTITIONS, json!({ "durability": "page-cache" })).await;
+    let records: Vec<Value> = (0..PARTITIONS).map(|n| json!({ "partition": n, "value": n })).collect();
+    let produce = json!({ "records": records });
+    harness.json(http::Method::POST, "/v1/topics/orders/records", &produce).await.expect(200);
+    let mut peer = Peer::join(&harness, json!({ "format": "batches" })).await;
+    peer.client.credit(20).await;
+    let rebalance = peer.client.expect("rebalance").await;
+    assert_eq!(rebalance["assignment"].as_array().map(Vec::len), Some(1_000));
+    for left in (0..20).rev() {
+        let (header, mut batches) = peer.client.binary().await;
+        let batch = levada_log::Batch::parse(&mut batches).expect("a batch");
+        assert_eq!((batch.header().record_count, &header["next_offset"]), (1, &json!(1)));
+        assert_eq!(header["lag"], 980 + left);
+        peer.cursor = header["cursor"].as_str().expect("a cursor").to_owned();
+    }
+    peer.send_commit().await;
+    let committed = peer.client.expect("committed").await;
+    let ends = committed["committed"].as_array().expect("a list").iter().filter(|it| it["offset"] == 1).count();
+    assert_eq!((ends, &committed["refused"]), (20, &json!([])));
+}
+
+#[tokio::test]
+async fn members_have_left_when_the_server_has_ended() {
+    let harness = Harness::start(|_| {}).await;
+    orders(&harness, 1).await;
+    store(&harness, "orders", 3).await;
+    let mut peer = Peer::join(&harness, json!({ "session_timeout_ms": 1_800_000 })).await;
+    peer.client.credit(10).await;
+    peer.take(3).await;
+    peer.commit().await;
+    let harness = harness.restart(|_| {}).await;
+    assert_eq!(members(&harness).await, 0, "no ghost waits for its session time-out");
 }

@@ -51,6 +51,10 @@ async fn a_welcome_tells_the_limits() {
     assert!(welcome["server"].as_str().expect("text").starts_with("levada/"));
     let limits = &welcome["limits"];
     assert_eq!((&limits["max_message_bytes"], &limits["max_subscriptions"]), (&json!(1 << 20), &json!(100)));
+    assert_eq!(
+        (&limits["max_all_messages_bytes"], &limits["message_timeout_ms"]),
+        (&json!(256 << 20), &json!(120_000))
+    );
     assert_eq!((&limits["ping_interval_ms"], &limits["slow_reader_timeout_ms"]), (&json!(20_000), &json!(30_000)));
     let metrics = harness.request(Method::GET, "/metrics").send().await.expect("an answer").text().await;
     assert!(metrics.expect("text").contains("levada_websockets 1"));

@@ -1,6 +1,8 @@
 //! Produces through a socket.
 
+use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::client::{Client, offsets};
 use crate::harness::Harness;
@@ -65,4 +67,28 @@ async fn the_order_of_a_sockets_produces_holds_whatever_their_sizes() {
         let answer = client.expect("produced").await;
         assert_eq!((&answer["id"], &answer["records"][0]["offset"]), (&json!(n), &json!(n)));
     }
+}
+
+#[tokio::test]
+async fn frames_of_many_tiny_records_are_answered_also_where_the_answers_wait() {
+    const FRAMES: usize = 12;
+    const RECORDS: usize = 15_000;
+    let harness = Harness::start(|_| {}).await;
+    crate::produce::topic(&harness, "t", 1, json!({ "durability": "page-cache" })).await;
+    let client = Client::open(&harness).await;
+    let records = vec![r#"{"value":1}"#; RECORDS].join(",");
+    let frames = (0..FRAMES).map(|n| format!(r#"{{"type":"produce","id":{n},"topic":"t","records":[{records}]}}"#));
+    let frames = frames.map(|frame| Ok(Message::text(frame)));
+    let (mut sink, mut stream) = client.inner.split();
+    let mut frames = futures_util::stream::iter(frames);
+    let reading = async {
+        for n in 0..FRAMES {
+            let answer = stream.next().await.expect("an answer").expect("sound").into_text().expect("text");
+            let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+            assert_eq!((&answer["type"], &answer["id"]), (&json!("produced"), &json!(n)));
+            assert_eq!(answer["records"][RECORDS - 1]["offset"], (n + 1) * RECORDS - 1);
+        }
+    };
+    let (sent, ()) = tokio::join!(sink.send_all(&mut frames), reading);
+    sent.expect("the server reads on");
 }

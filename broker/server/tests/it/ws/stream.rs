@@ -276,3 +276,29 @@ async fn pc_34_a_place_in_a_hole_of_compaction_goes_on_at_the_first_survivor() {
     );
     again.expect("caught_up").await;
 }
+
+#[tokio::test]
+async fn a_gap_comes_without_credit_also_where_another_partition_has_records() {
+    let harness = Harness::start(|_| {}).await;
+    topic(&harness, "t", 3, json!({})).await;
+    for partition in 0..3 {
+        let records =
+            json!({ "records": [{ "partition": partition, "value": 0 }, { "partition": partition, "value": 1 }] });
+        harness.json(Method::POST, "/v1/topics/t/records", &records).await.expect(200);
+    }
+    let truncate = json!({ "offsets": [{ "partition": 1, "before": 1 }, { "partition": 2, "before": 1 }] });
+    harness.json(Method::POST, "/v1/topics/t/truncate", &truncate).await.expect(200);
+    let mut client = Client::open(&harness).await;
+    client.subscribe(json!({ "from": 0 })).await;
+    let mut partitions = Vec::new();
+    for _ in 0..2 {
+        let gap = client.expect("gap").await;
+        assert_eq!((&gap["from"], &gap["to"]), (&json!(0), &json!(1)));
+        partitions.push(gap["partition"].as_u64().expect("a number"));
+    }
+    partitions.sort_unstable();
+    assert_eq!(partitions, [1, 2]);
+    client.is_quiet().await;
+    client.credit(100).await;
+    assert_eq!(client.records(4).await.len(), 4);
+}
