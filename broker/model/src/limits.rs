@@ -83,6 +83,8 @@ pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
 pub const GROUP_MEMBERS_MAX: usize = 10_000;
 /// Most topics that one member of a group subscribes to.
 pub const GROUP_TOPICS_MAX: usize = 1_000;
+/// Most offsets that one request commits or sets.
+pub const GROUP_OFFSETS_MAX: usize = 20_000;
 /// Most bytes of the subscriptions of one group's members, counted as their records hold them: a rebalance may write all of
 /// them in one batch.
 pub const GROUP_SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;

@@ -124,11 +124,11 @@ pub struct StreamGap {
 #[serde(rename_all = "kebab-case")]
 pub enum SkipCause {
     /// Retention or a truncation removed them.
-    Retention,
+    Removed,
     /// Their bytes were damaged.
-    Damage,
+    Damaged,
     /// What the group had committed has expired, so that the member began where it said.
-    ExpiredOffset,
+    Expired,
     /// What the group had committed was beyond the end, so that the member began where it said.
     BeyondEnd,
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use levada_api::{ErrorCode, GroupPlace, Problem, echo};
+use levada_model::limits::GROUP_OFFSETS_MAX;
 use levada_model::{Offset, PartitionIndex, TopicName};
 
 /// A place of a request, as the engine takes it.
@@ -11,11 +12,15 @@ pub(super) type Place<O> = (TopicName, PartitionIndex, O);
 /// Partitions, each named once in `list`, with what is said of each.
 ///
 /// # Errors
-/// All names that are none, and else all partitions that come again, each at its place.
+/// More than [`GROUP_OFFSETS_MAX`]; or all names that are none, and else all partitions that come again, each at its place.
 pub(super) fn read_partitions<'a, O>(
     list: &str,
-    wanted: impl Iterator<Item = (&'a str, u32, O)>,
+    wanted: impl ExactSizeIterator<Item = (&'a str, u32, O)>,
 ) -> Result<Vec<Place<O>>, Problem> {
+    if wanted.len() > GROUP_OFFSETS_MAX {
+        let detail = format!("{list} names at most {GROUP_OFFSETS_MAX} partitions; {} are too many", wanted.len());
+        return Err(Problem::new(ErrorCode::InvalidField, detail.clone()).at(format!("/{list}"), detail));
+    }
     let again = |index: usize, topic: &str, partition| {
         let detail = format!("partition {partition} of {} is named twice", echo(topic));
         (format!("/{list}/{index}/partition"), detail)
@@ -39,7 +44,7 @@ pub(super) fn read_records(list: &str, wanted: &[GroupPlace]) -> Result<Vec<Plac
 }
 
 /// The places as they stand in a request.
-pub(super) fn offsets(places: &[GroupPlace]) -> impl Iterator<Item = (&str, u32, Offset)> {
+pub(super) fn offsets(places: &[GroupPlace]) -> impl ExactSizeIterator<Item = (&str, u32, Offset)> {
     places.iter().map(|place| (place.topic.as_str(), place.partition, Offset(place.offset)))
 }
 

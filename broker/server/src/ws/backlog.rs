@@ -376,8 +376,8 @@ fn begin(fetched: &Fetched) -> Offset {
 
 fn told(id: &FrameId, topic: &TopicName, gap: &Gap) -> StreamGap {
     let cause = match gap.cause {
-        GapCause::Removed => SkipCause::Retention,
-        GapCause::Damaged => SkipCause::Damage,
+        GapCause::Removed => SkipCause::Removed,
+        GapCause::Damaged => SkipCause::Damaged,
     };
     let topic = topic.as_str().to_owned();
     StreamGap { id: id.clone(), topic, partition: gap.partition, from: Some(gap.from), to: gap.to, cause }

@@ -314,7 +314,7 @@ impl Member {
     /// Tells of a position that did not go on where it stood.
     fn tell(&mut self, reset: &OffsetReset) {
         let cause = match reset.cause {
-            ResetCause::Expired => SkipCause::ExpiredOffset,
+            ResetCause::Expired => SkipCause::Expired,
             ResetCause::BeyondEnd => SkipCause::BeyondEnd,
             // The read that follows begins with the gap.
             ResetCause::BelowStart => return,

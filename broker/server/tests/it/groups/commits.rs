@@ -1,5 +1,6 @@
 //! Commits: by cursor and by offsets, of what a member holds and of what it does not (PC-14).
 
+use levada_model::limits::GROUP_OFFSETS_MAX;
 use serde_json::{Value, json};
 
 use super::member::{Member, Seen, places, settle, store_in};
@@ -135,6 +136,7 @@ async fn what_cannot_be_committed_is_refused_with_its_place() {
         (json!([place("t", 1, 0), place("t", 0, 6)]), 422, "invalid-offset", "/offsets/1"),
         (json!([place("t", 0, 1), place("t", 0, 2)]), 422, "invalid-field", "/offsets/1/partition"),
         (json!([place("a b", 0, 0)]), 422, "invalid-offset", "/offsets/0/topic"),
+        (json!(vec![place("t", 0, 0); GROUP_OFFSETS_MAX + 1]), 422, "invalid-field", "/offsets"),
     ] {
         let answer = member.commit_as(json!({ "offsets": offsets })).await.expect(status);
         assert_eq!((answer.code().as_str(), answer.json()["errors"][0]["pointer"].as_str()), (code, Some(pointer)));

@@ -110,7 +110,7 @@ async fn pc_11_who_was_cut_resumes_without_gap_or_repeat() {
     assert_eq!((&subscribed["resumed"], &subscribed["positions"][0]["offset"]), (&json!(false), &json!(5)));
     let gap = client.expect("gap").await;
     let told =
-        json!({ "type": "gap", "id": "s", "topic": "t", "partition": 0, "from": 5, "to": 7, "cause": "retention" });
+        json!({ "type": "gap", "id": "s", "topic": "t", "partition": 0, "from": 5, "to": 7, "cause": "removed" });
     assert_eq!(gap, told, "before any credit");
     client.is_quiet().await;
     client.credit(100).await;
