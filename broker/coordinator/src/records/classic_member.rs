@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes};
 use levada_model::{GroupName, InstanceId, MemberId};
 
-use super::wire::{Reader, put_text};
+use super::wire::{Reader, member_key, put_text, read_member_key};
 use crate::classic::ClassicProtocol;
 
 pub(super) const KEY_VERSION: u8 = 4;
@@ -31,17 +31,11 @@ pub(crate) struct ClassicMemberRecord {
 impl ClassicMemberKey {
     /// The stored form.
     pub(crate) fn encode(&self) -> Bytes {
-        let mut bytes = vec![KEY_VERSION];
-        put_text(&mut bytes, self.group.as_str());
-        put_text(&mut bytes, self.member.as_str());
-        bytes.into()
+        member_key(KEY_VERSION, &self.group, &self.member)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let mut reader = Reader::open(bytes, KEY_VERSION)?;
-        let group = reader.name(GroupName::new)?;
-        let member = reader.name(MemberId::new)?;
-        reader.end()?;
+        let (group, member) = read_member_key(bytes, KEY_VERSION)?;
         Ok(Self { group, member })
     }
 }

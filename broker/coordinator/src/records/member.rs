@@ -8,7 +8,7 @@ use levada_extension::TopicPartition;
 use levada_model::{GroupName, InstanceId, MemberId, PartitionIndex, Timestamp, TopicId, TopicName};
 use uuid::Uuid;
 
-use super::wire::{Reader, put_text};
+use super::wire::{Reader, member_key, put_text, read_member_key};
 use crate::terms::{AssignmentEpoch, Start};
 
 pub(super) const KEY_VERSION: u8 = 3;
@@ -77,17 +77,11 @@ impl Hold {
 impl MemberKey {
     /// The stored form.
     pub(crate) fn encode(&self) -> Bytes {
-        let mut bytes = vec![KEY_VERSION];
-        put_text(&mut bytes, self.group.as_str());
-        put_text(&mut bytes, self.member.as_str());
-        bytes.into()
+        member_key(KEY_VERSION, &self.group, &self.member)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let mut reader = Reader::open(bytes, KEY_VERSION)?;
-        let group = reader.name(GroupName::new)?;
-        let member = reader.name(MemberId::new)?;
-        reader.end()?;
+        let (group, member) = read_member_key(bytes, KEY_VERSION)?;
         Ok(Self { group, member })
     }
 }

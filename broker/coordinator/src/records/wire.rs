@@ -1,6 +1,7 @@
 //! How numbers and texts lie in a record. Nothing here trusts a declared length.
 
-use bytes::{Buf, BufMut};
+use bytes::{Buf, BufMut, Bytes};
+use levada_model::{GroupName, MemberId};
 
 /// Reads the parts of a key or value one after the other.
 pub(super) struct Reader<'a>(&'a [u8]);
@@ -70,4 +71,21 @@ impl<'a> Reader<'a> {
 pub(super) fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.put_u16(u16::try_from(text.len()).expect("names and notes of a record are short"));
     bytes.put_slice(text.as_bytes());
+}
+
+/// The key of a member, of either protocol: the version tells them apart.
+pub(super) fn member_key(version: u8, group: &GroupName, member: &MemberId) -> Bytes {
+    let mut bytes = vec![version];
+    put_text(&mut bytes, group.as_str());
+    put_text(&mut bytes, member.as_str());
+    bytes.into()
+}
+
+/// Reads what [`member_key`] writes.
+pub(super) fn read_member_key(bytes: &[u8], version: u8) -> Result<(GroupName, MemberId), String> {
+    let mut reader = Reader::open(bytes, version)?;
+    let group = reader.name(GroupName::new)?;
+    let member = reader.name(MemberId::new)?;
+    reader.end()?;
+    Ok((group, member))
 }

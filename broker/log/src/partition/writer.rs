@@ -1,5 +1,5 @@
 //! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
-//! (`settle`), compaction (`compact`), which files are open (`files`).
+//! (`settle`), compaction (`compact`), which files are open (`files`), a log's first state (`opening`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
@@ -7,6 +7,7 @@
 
 mod compact;
 mod files;
+mod opening;
 mod settle;
 
 use std::path::Path;
@@ -19,7 +20,7 @@ use super::active::Active;
 use super::checkpoint::{CheckpointFile, SnapshotAt};
 use super::errors::{AppendError, OpenError};
 use super::reader::LogReader;
-use super::recovery::{self, Found};
+use super::recovery;
 use super::retention;
 use super::segment::{Extent, Segment};
 use super::state::State;
@@ -323,51 +324,6 @@ impl PartitionLog {
             log.write_snapshot()?;
             log.save_checkpoint(true)
         })
-    }
-
-    pub(super) fn open_planted(
-        storage: Arc<dyn Storage>,
-        dir: &Path,
-        options: LogOptions,
-        now: Timestamp,
-        trust_clean_marker: bool,
-        plants: PlantedFaults,
-    ) -> Result<(Self, Recovery), OpenError> {
-        let state = State::new(storage, dir.to_owned(), plants);
-        state.set_segment_bytes(options.segment_bytes);
-        state.with_compaction(|progress| progress.options = options.compaction);
-        let state = Arc::new(state);
-        let (found, recovery) = recovery::open(&state, now, trust_clean_marker)?;
-        let mut log = Self::assemble(state, options, found);
-        // It counts towards the next snapshot by its bytes alone: after a crash, a thousand idle partitions write none.
-        log.unsnapshotted_bytes = recovery.scanned_bytes;
-        Ok((log, recovery))
-    }
-
-    fn assemble(state: Arc<State>, options: LogOptions, found: Found) -> Self {
-        let end = found.active.end;
-        state.set_log_end(end.offset);
-        Self {
-            staged_base: found.active.segment.base_offset(),
-            state,
-            options,
-            active: found.active,
-            producers: found.producers,
-            checkpoint: found.checkpoint,
-            synced_end: end.offset,
-            staged: Vec::new(),
-            staged_end: end,
-            snapshot: found.snapshot,
-            snapshot_files: found.snapshot_files,
-            unsnapshotted_bytes: 0,
-            unsnapshotted_since: None,
-            is_on_disk: found.is_on_disk,
-            is_epoch_new: false,
-            is_dirty: !found.is_clean,
-            poison: None,
-            spares: Spares::default(),
-            maintained_end: end.offset,
-        }
     }
 
     /// Runs one operation of the writer. Its first failure is the last: nothing is ever tried again, since the kernel
