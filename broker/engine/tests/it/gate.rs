@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use levada_log::{File, Storage};
 use levada_model::Timestamp;
@@ -45,6 +46,8 @@ struct GatedFile {
     is_log: bool,
     /// What a compaction writes.
     is_copy: bool,
+    /// Whether more than zeros was written since the last sync: what a log prepares ahead of its records is not held.
+    has_news: AtomicBool,
 }
 
 impl Door {
@@ -74,7 +77,7 @@ impl Gate {
         Self { inner: Arc::new(inner), door: Arc::default() }
     }
 
-    /// From now on syncs wait.
+    /// From now on syncs of records wait.
     pub(crate) fn shut(&self) {
         self.door.state.lock().shut = true;
     }
@@ -183,7 +186,8 @@ impl Storage for Gate {
 impl Gate {
     fn gated(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
         let is = |what: &str| path.extension().is_some_and(|extension| extension == what);
-        Arc::new(GatedFile { inner, door: self.door.clone(), is_log: is("log"), is_copy: is("cleaned") })
+        let has_news = AtomicBool::new(false);
+        Arc::new(GatedFile { inner, door: self.door.clone(), is_log: is("log"), is_copy: is("cleaned"), has_news })
     }
 }
 
@@ -197,6 +201,9 @@ impl File for GatedFile {
     fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
         let broken = self.door.state.lock().broken;
         assert!(!(broken && self.is_log), "a planted bug");
+        if parts.iter().any(|part| part.iter().any(|byte| *byte != 0)) {
+            self.has_news.store(true, Ordering::Release);
+        }
         self.inner.write_at(parts, position)
     }
     fn len(&self) -> io::Result<u64> {
@@ -207,7 +214,8 @@ impl File for GatedFile {
     }
     fn sync_data(&self) -> io::Result<()> {
         self.door.note_sync();
-        let is_held = |state: &State| (self.is_log && state.shut) || (self.is_copy && state.shut_for_copies);
+        let is_record = self.is_log && self.has_news.swap(false, Ordering::AcqRel);
+        let is_held = |state: &State| (is_record && state.shut) || (self.is_copy && state.shut_for_copies);
         self.door.pass(is_held, |_| ());
         self.inner.sync_data()
     }
