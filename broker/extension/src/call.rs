@@ -93,6 +93,31 @@ impl CallBatch {
         self.sections.iter().map(|section| section.record_count as usize).sum()
     }
 
+    /// The records before `place`, and those from there on, in two batches of the same moment; they share the bytes. So a
+    /// batch that fails is halved until the record is found that it fails for.
+    ///
+    /// # Errors
+    /// When a record before `place` is malformed.
+    pub fn split_at(&self, place: usize) -> Result<(Self, Self), MalformedRecord> {
+        let (mut before, mut behind) = (Vec::new(), Vec::new());
+        let mut first = 0;
+        for section in &self.sections {
+            let count = section.record_count as usize;
+            match place.saturating_sub(first) {
+                0 => behind.push(section.clone()),
+                here if here >= count => before.push(section.clone()),
+                here => {
+                    let (front, back) = section.split_at(here)?;
+                    before.push(front);
+                    behind.push(back);
+                }
+            }
+            first += count;
+        }
+        let moment = self.moment;
+        Ok((Self { moment, sections: before }, Self { moment, sections: behind }))
+    }
+
     /// The records in order.
     pub fn records(&self) -> CallRecords<'_> {
         CallRecords::new(&self.sections)
@@ -121,6 +146,16 @@ impl CallSection {
             record_count: u32::try_from(records.len()).expect("a request holds fewer records"),
             records: bytes.into(),
         }
+    }
+
+    /// The first `count` records, of which there are more, and the others.
+    fn split_at(&self, count: usize) -> Result<(Self, Self), MalformedRecord> {
+        let mut records = CallRecords::new(std::slice::from_ref(self));
+        records.by_ref().take(count).try_for_each(|record| record.map(drop))?;
+        let (bytes, front_count) = records.position();
+        let front = Self { record_count: front_count, records: self.records.slice(..bytes), ..self.clone() };
+        let back_count = self.record_count - front_count;
+        Ok((front, Self { record_count: back_count, records: self.records.slice(bytes..), ..self.clone() }))
     }
 }
 

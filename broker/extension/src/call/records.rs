@@ -1,6 +1,6 @@
 //! The walk over the records of a call, and the writing of records that have no stored form.
 
-use levada_model::{Offset, PartitionIndex, Record, Timestamp, TimestampType, TopicName};
+use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, TimestampType, TopicName};
 use thiserror::Error;
 
 use super::{CallSection, varint};
@@ -24,6 +24,7 @@ pub struct CallRecord<'a> {
     pub(crate) header_bytes: &'a [u8],
     pub(crate) timestamp_delta: i64,
     pub(crate) offset_delta: i64,
+    section: &'a CallSection,
     place: usize,
 }
 
@@ -60,6 +61,17 @@ impl<'a> CallRecord<'a> {
         self.read_headers().ok_or(MalformedRecord { place: self.place, detail: "its headers are malformed" })
     }
 
+    /// The record itself, sharing the section's bytes.
+    ///
+    /// # Errors
+    /// When its headers are malformed.
+    pub fn to_record(&self) -> Result<Record, MalformedRecord> {
+        let share = |part: &[u8]| self.section.records.slice_ref(part);
+        let header = |(name, value): CallHeader<'_>| Header { name: name.to_owned(), value: value.map(share) };
+        let headers = self.headers()?.into_iter().map(header).collect();
+        Ok(Record { key: self.key.map(share), value: self.value.map(share), headers })
+    }
+
     fn read_headers(&self) -> Option<Vec<CallHeader<'a>>> {
         let bytes = self.header_bytes;
         let mut at = 0;
@@ -76,6 +88,11 @@ impl<'a> CallRecord<'a> {
 impl<'a> CallRecords<'a> {
     pub(super) fn new(sections: &'a [CallSection]) -> Self {
         Self { sections: sections.iter(), section: None, left: 0, at: 0, place: 0 }
+    }
+
+    /// Where the next record begins: bytes into its section, and records that come before it there.
+    pub(super) fn position(&self) -> (usize, u32) {
+        (self.at, self.section.map_or(0, |section| section.record_count - self.left))
     }
 
     fn record(&mut self, section: &'a CallSection) -> Option<CallRecord<'a>> {
@@ -102,6 +119,7 @@ impl<'a> CallRecords<'a> {
             header_bytes: &body[at..],
             timestamp_delta,
             offset_delta,
+            section,
             place: self.place,
         })
     }

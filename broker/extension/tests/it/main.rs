@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod assignor;
+mod call;
 mod conformance;
 mod layout;
 mod partitioner;
