@@ -122,9 +122,6 @@ fn nullable_part(reader: &mut Reader, source: u8, part: &'static str) -> Result<
 
 fn given_headers(reader: &mut Reader) -> Result<Vec<Header>, AnswerError> {
     let got = reader.count("header count")?;
-    if got > RECORD_HEADERS_MAX {
-        return Err(AnswerError::TooMany { item: reader.item, part: "headers", got, max: RECORD_HEADERS_MAX });
-    }
     let mut headers = Vec::new();
     for _ in 0..got {
         headers.push(Header { name: reader.text("header name")?, value: reader.nullable("header value")? });

@@ -42,9 +42,11 @@ proptest! {
 
     #[test]
     fn two_parts_are_the_whole_and_keep_offsets(sections in vec(some_records(), 0..4), at in any::<prop::sample::Index>()) {
+        let sections: Vec<_> = sections.into_iter().filter(|records| !records.is_empty()).collect();
         let batch = batch(&sections);
         let place = at.index(batch.record_count() + 2);
         let (before, behind) = batch.split_at(place).expect("well-formed");
+        prop_assert!(before.sections.iter().chain(&behind.sections).all(|section| section.record_count > 0));
         prop_assert_eq!(before.record_count(), place.min(batch.record_count()));
         prop_assert_eq!([read(&before), read(&behind)].concat(), sections.concat());
         let offsets = |batch: &CallBatch| batch.records().map(|r| r.expect("well-formed").offset).collect::<Vec<_>>();

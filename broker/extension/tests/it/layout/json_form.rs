@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use levada_extension::{
-    AnswerError, EmittedRecord, Fields, JsonFormError, Part, Verdict, decode_json_verdicts, encode_json,
+    AnswerError, AnswerLimits, EmittedRecord, Fields, JsonFormError, Part, Verdict, decode_json_verdicts, encode_json,
 };
 use levada_model::{Header, Record, Timestamp};
 
@@ -116,6 +116,10 @@ fn what_is_no_verdict_is_refused() {
     ] {
         assert!(decode_json_verdicts(answer, records, &LIMITS()).is_err(), "{answer} was taken");
     }
+    let small = AnswerLimits { answer_bytes_max: 8, ..LIMITS() };
+    assert!(decode_json_verdicts("[\"pass\"]", 1, &small).is_ok());
+    let error = AnswerError::TooLarge { bytes: 9, bytes_max: 8 };
+    assert_eq!(decode_json_verdicts("[\"pass\"] ", 1, &small), Err(error));
     let many = format!("[{{\"emit\":[{}{{}}]}}]", "{},".repeat(100));
     let error = AnswerError::TooMany { item: 0, part: "records", got: 101, max: 100 };
     assert_eq!(decode_json_verdicts(&many, 1, &LIMITS()), Err(error));

@@ -13,6 +13,10 @@ use serde_json::Value;
 
 use super::LIMITS;
 
+fn all_parts() -> Fields {
+    Fields::KEY | Fields::VALUE | Fields::HEADERS
+}
+
 fn document(name: &str) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/wit/0.1.0/vectors");
     serde_json::from_slice(&fs::read(folder.join(name)).expect(name)).expect(name)
@@ -89,17 +93,22 @@ fn part(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
     bytes.extend_from_slice(part.unwrap_or_default());
 }
 
-/// The record section that a section's records are stored as; with `value` in place of what the vector leaves out.
-fn stored(section: &Value, value: Option<&[u8]>) -> Vec<u8> {
+/// The record section that a section's records are stored as, with something in each part that `fields` leaves out.
+fn stored(section: &Value, fields: Fields) -> Vec<u8> {
+    let left_out = |part| (!fields.contains(part)).then_some(&b"left out"[..]);
     let mut bytes = Vec::new();
     for record in list(&section["records"]) {
         let mut body = vec![0];
         varint(&mut body, record["timestamp_delta"].as_i64().expect("a number"));
         varint(&mut body, (u64(&record["offset"]) - u64(&section["base_offset"])) as i64);
-        part(&mut body, hex(&record["key"]).as_deref());
-        part(&mut body, hex(&record["value"]).as_deref().or(value));
-        varint(&mut body, list(&record["headers"]).len() as i64);
-        for header in headers(&record["headers"]) {
+        part(&mut body, hex(&record["key"]).as_deref().or(left_out(Fields::KEY)));
+        part(&mut body, hex(&record["value"]).as_deref().or(left_out(Fields::VALUE)));
+        let mut headers = headers(&record["headers"]);
+        headers.extend(
+            left_out(Fields::HEADERS).map(|name| Header { name: String::from_utf8_lossy(name).into(), value: None }),
+        );
+        varint(&mut body, headers.len() as i64);
+        for header in headers {
             part(&mut body, Some(header.name.as_bytes()));
             part(&mut body, header.value.as_deref());
         }
@@ -109,7 +118,7 @@ fn stored(section: &Value, value: Option<&[u8]>) -> Vec<u8> {
     bytes
 }
 
-fn call_batch(batch: &Value, value: Option<&[u8]>) -> CallBatch {
+fn call_batch(batch: &Value, fields: Fields) -> CallBatch {
     let section = |section: &Value| CallSection {
         topic: topic(section),
         partition: PartitionIndex(u32(&section["partition"])),
@@ -120,21 +129,19 @@ fn call_batch(batch: &Value, value: Option<&[u8]>) -> CallBatch {
             _ => TimestampType::LogAppendTime,
         },
         record_count: list(&section["records"]).len().try_into().expect("a few"),
-        records: stored(section, value).into(),
+        records: stored(section, fields).into(),
     };
     CallBatch { moment: moment(batch), sections: list(&batch["sections"]).iter().map(section).collect() }
 }
 
 #[test]
 fn batches_are_written_as_the_contract_says() {
-    let all = Fields::KEY | Fields::VALUE | Fields::HEADERS;
     each("batch.json", "vectors", |name, vector| {
         let fields = fields(&vector["batch"]);
-        if fields.contains(Fields::VALUE) && fields != all {
+        if fields.contains(Fields::VALUE) && fields != all_parts() {
             return; // Allowed, and read by the SDKs; this broker sends all where values are wanted.
         }
-        let value = (!fields.contains(Fields::VALUE)).then_some(&b"left out"[..]);
-        let batch = call_batch(&vector["batch"], value);
+        let batch = call_batch(&vector["batch"], fields);
         assert_eq!(batch.encode(fields).expect("well-formed"), bytes(&vector["hex"]), "{name}");
     });
 }
@@ -142,7 +149,7 @@ fn batches_are_written_as_the_contract_says() {
 #[test]
 fn the_walk_sees_what_the_vectors_say() {
     each("batch.json", "vectors", |name, vector| {
-        let batch = call_batch(&vector["batch"], None);
+        let batch = call_batch(&vector["batch"], all_parts());
         let records = batch.records().collect::<Result<Vec<_>, _>>().expect(name);
         let sections = list(&vector["batch"]["sections"]).iter();
         let expected =
@@ -280,6 +287,20 @@ fn answers_of_aggregators_are_read_as_the_contract_says() {
         assert!(decode_accumulators(bytes(&vector["hex"]), count, &LIMITS()).is_err(), "{name} was taken");
         assert!(decode_values(bytes(&vector["hex"]), count, &LIMITS()).is_err(), "{name} was taken");
     });
+}
+
+#[test]
+fn the_parts_of_an_emitted_record_count_together() {
+    let emitted = |value: usize| EmittedRecord {
+        key: Part::Given(Some(Bytes::from_static(b"key"))),
+        value: Part::Given(Some(vec![b'v'; value].into())),
+        headers: Part::Given(vec![Header { name: "h".to_owned(), value: Some(Bytes::from_static(b"12")) }]),
+        timestamp: Part::Input,
+    };
+    let limits = AnswerLimits { record_bytes_max: 20, ..LIMITS() };
+    let check = |value| check_verdicts(&Verdicts::Each(vec![Verdict::Emit(vec![emitted(value)])]), 1, &limits);
+    assert_eq!(check(14), Ok(()));
+    assert_eq!(check(15), Err(AnswerError::TooMany { item: 0, part: "bytes of a record", got: 21, max: 20 }));
 }
 
 #[test]
