@@ -3,6 +3,25 @@
 //!
 //! Readers are total: any bytes have an answer or a typed error, and nothing is allocated by a size that the bytes only
 //! claim. Not here: the crossing itself (the module host's).
+//!
+//! What the host does with them, call by call:
+//!
+//! - `transform`: [`CallBatch::encode`](crate::CallBatch::encode); of the answer, `keep` is checked by [`check_verdicts`],
+//!   `each` read and checked by [`decode_verdicts`].
+//! - `transform-json`: [`encode_json`] and [`decode_json_verdicts`]. Where a record has no such form, the error says which,
+//!   and [`CallBatch::split_at`](crate::CallBatch::split_at) parts it from the others; so it does to find the record that a
+//!   call fails for.
+//! - `partitioner`: [`Keys::encode`], then [`check_partitions`](crate::check_partitions).
+//! - `assignor`: typed. Topics are places in `input.topics`; what a member names and the input does not list is left out, and
+//!   a place beyond the list is a fault before [`check_assignment`](crate::check_assignment) sees the rest.
+//! - `aggregator`: [`Groups::encode`](crate::Groups::encode); [`decode_accumulators`] expects
+//!   [`Groups::fold_answers`](crate::Groups::fold_answers) of a `fold` and one a group of the other calls, [`decode_values`]
+//!   one a group of `result` and `close`.
+//!
+//! A guest's `fault` becomes [`ModuleFault::Unsupported`](crate::ModuleFault::Unsupported) or
+//! [`Failed`](crate::ModuleFault::Failed); its reason is the guest's and is cut to
+//! [`MODULE_REASON_BYTES_MAX`](levada_model::limits::MODULE_REASON_BYTES_MAX). How large a call may be is the host's to
+//! bound before it encodes: a batch that does not fit the guest's memory looks like the guest's trap.
 
 mod answers;
 mod batch;

@@ -24,6 +24,12 @@ impl JsonNumber {
         }
     }
 
+    /// The same of a number that is read already.
+    pub(crate) fn of(number: &serde_json::Number) -> Self {
+        let integer = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+        integer.map_or_else(|| Self::Double(number.as_f64().unwrap_or(f64::INFINITY)), Self::Integer)
+    }
+
     /// Compares by value, exactly; an integer is never rounded for it.
     pub(crate) fn compare(self, other: Self) -> Ordering {
         match (self, other) {

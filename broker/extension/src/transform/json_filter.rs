@@ -91,7 +91,7 @@ fn equals(found: &str, operand: &Value) -> bool {
 /// Equality of whole documents, in which numbers compare by value too.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(_)) => equals(&a.to_string(), b),
+        (Value::Number(a), Value::Number(b)) => JsonNumber::of(a).compare(JsonNumber::of(b)) == Ordering::Equal,
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
@@ -103,10 +103,7 @@ fn same(a: &Value, b: &Value) -> bool {
 /// How two numbers or two texts compare.
 fn order(found: &str, operand: &Value) -> Option<Ordering> {
     match operand {
-        Value::Number(operand) => {
-            let operand = JsonNumber::parse(&operand.to_string()).expect("a number of serde_json is one");
-            JsonNumber::parse(found).map(|found| found.compare(operand))
-        }
+        Value::Number(operand) => JsonNumber::parse(found).map(|found| found.compare(JsonNumber::of(operand))),
         Value::String(operand) => Some(text(found)?.as_str().cmp(operand)),
         _ => None,
     }
