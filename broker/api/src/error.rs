@@ -8,6 +8,8 @@ use levada_model::limits::{DETAIL_CHARS_MAX, ECHO_CHARS_MAX, PROBLEM_ERRORS_MAX}
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::RefusedCommit;
+
 /// What became of the request's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -82,16 +84,24 @@ codes! {
     NotFound = "not-found", 404, final, "There is nothing at this path.";
     TopicNotFound = "topic-not-found", 404, final, "There is no such topic.";
     PartitionNotFound = "partition-not-found", 404, final, "The topic has no such partition.";
-    GroupNotFound = "group-not-found", 404, final, "The group has committed nothing.";
+    GroupNotFound = "group-not-found", 404, final, "The group has no members and has committed nothing.";
+    UnknownMember = "unknown-member", 404, final, "The group has no such member (any more): join again.";
     NoRecord = "no-record", 404, final, "There is no record at this offset.";
     MethodNotAllowed = "method-not-allowed", 405, final, "The path does not take this method.";
     NotAcceptable = "not-acceptable", 406, final, "The answer has none of the accepted media types.";
     RequestTimeout = "request-timeout", 408, retry, "The request's body did not come in time.";
     TopicExists = "topic-exists", 409, final, "There is a topic of this name.";
+    KeylessRecords = "keyless-records", 409, final, "The topic holds records without a key, so it cannot be compacted.";
+    NotCompacted = "not-compacted", 409, final, "The topic's cleanup.policy does not compact.";
     PartitionRetiring = "partition-retiring", 409, final, "The partition takes no new records.";
     OutOfOrderSequence = "out-of-order-sequence", 409, final, "The producer's sequence has a gap, or is a repeat too old to be recognised.";
+    FencedInstance = "fenced-instance", 409, final, "Another member came with this member's instance id and took its place.";
+    IllegalGeneration = "illegal-generation", 409, final, "The member does not hold the partitions, or lost them since the records were delivered.";
+    GroupNotEmpty = "group-not-empty", 409, final, "The group has active members.";
+    GroupFull = "group-full", 409, final, "The group takes no more members.";
+    InconsistentProtocol = "inconsistent-protocol", 409, final, "The group's members speak another protocol.";
     OffsetOutOfRange = "offset-out-of-range", 410, final, "The offset is below the log start: its record is gone.";
-    CursorGone = "cursor-gone", 410, final, "The cursor belongs to another topic, or to one that was deleted.";
+    CursorGone = "cursor-gone", 410, final, "The cursor belongs to another topic or group, or to a topic that was deleted.";
     PreconditionFailed = "precondition-failed", 412, final, "The topic is at another version than If-Match names.";
     OffsetMismatch = "offset-mismatch", 412, final, "The expected offset is not the next.";
     BodyTooLarge = "body-too-large", 413, final, "The body is larger than the server takes.";
@@ -107,7 +117,9 @@ codes! {
     ReservedTopicName = "reserved-topic-name", 422, final, "Names that begin with __ are kept for the broker.";
     InvalidPartitionCount = "invalid-partition-count", 422, final, "A topic cannot have this many partitions.";
     InvalidOffset = "invalid-offset", 422, final, "An offset lies where there is nothing.";
+    NoDeadLetters = "no-dead-letters", 422, final, "The topic can have no dead letters.";
     InvalidRecord = "invalid-record", 422, final, "A record breaks a rule.";
+    KeyRequired = "key-required", 422, final, "The topic is compacted, so every record needs a key.";
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster.";
@@ -118,7 +130,9 @@ codes! {
     LogFenced = "log-fenced", 503, retry, "The disk failed or is full: no writes are taken until a restart; reads go on.";
     Overloaded = "overloaded", 503, retry, "Too much waits already.";
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
+    CoordinatorLoading = "coordinator-loading", 503, retry, "The group's coordinator is loading; what was asked for may have been done.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
+    CompactionFailed = "compaction-failed", 503, retry, "A partition could not be compacted; its log is as it was.";
 }
 
 impl ErrorCode {
@@ -217,6 +231,9 @@ pub struct Members {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub limit_value: Option<u64>,
+    /// Partitions whose commit was refused (`illegal-generation`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedCommit>,
     /// What would have been taken (406, 415).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,

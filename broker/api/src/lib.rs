@@ -17,15 +17,23 @@ mod topics;
 
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem, echo};
-pub use groups::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
+pub use groups::{
+    AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription, GroupGap,
+    GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
+    GroupRecords, GroupStart, GroupState, GroupSummary, JoinGroup, JoinedGroup, MemberState, OffsetPlace, OffsetReset,
+    RefusedCommit, RejectRecords, ResetCause, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
+};
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
 };
 pub use record_in::{RecordIn, RecordsFault, parse_record, parse_records};
 pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
 pub use record_query::{AcksWord, FormatWord, IsolationWord, ResultsWord, UnknownWord};
-pub use record_schema::{Gap, GapCause, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords};
+pub use record_schema::{
+    Gap, GapCause, GroupRecord, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords,
+};
 pub use topics::{
-    AlterTopic, CreateTopic, Partition, PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic,
-    TruncatedPartition, TruncatedTopic,
+    AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
+    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
+    WaitingFor,
 };

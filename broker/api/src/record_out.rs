@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levada_model::limits::JSON_DEPTH_MAX;
-use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, TimestampType};
+use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, TimestampType, TopicName};
 use serde::de::IgnoredAny;
 
 use crate::depth::is_deeper_than;
@@ -35,6 +35,8 @@ pub struct Rendering {
 /// A record with its place, to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordOut<'a> {
+    /// Its topic, where the answer holds records of several.
+    pub topic: Option<&'a TopicName>,
     /// Its partition.
     pub partition: PartitionIndex,
     /// Its offset.
@@ -50,7 +52,13 @@ pub struct RecordOut<'a> {
 impl RecordOut<'_> {
     /// Appends the record object to `out`, without a line break behind it.
     pub fn write_json(&self, rendering: Rendering, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"partition\":");
+        out.push(b'{');
+        if let Some(topic) = self.topic {
+            out.extend_from_slice(b"\"topic\":");
+            write_json_string(out, topic.as_str());
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"partition\":");
         write_integer(out, i64::from(self.partition.0));
         out.extend_from_slice(b",\"offset\":");
         write_integer(out, self.offset.0.cast_signed());
@@ -166,8 +174,13 @@ mod tests {
     use crate::parse_record;
 
     fn render(record: &Record, rendering: Rendering) -> String {
+        render_of(None, record, rendering)
+    }
+
+    fn render_of(topic: Option<&TopicName>, record: &Record, rendering: Rendering) -> String {
         let mut out = Vec::new();
         let place = RecordOut {
+            topic,
             partition: PartitionIndex(3),
             offset: Offset(7),
             timestamp: Timestamp(1_700_000_000_123),
@@ -201,6 +214,13 @@ mod tests {
             "{\"partition\":3,\"offset\":7,\"timestamp\":1700000000123,\"timestamp_type\":\"create\",\"key\":\"user-7\",\
              \"value\":{\"n\" : 1.10},\"headers\":[[\"trace\",\"abc\"],[\"n\",null],[\"b\",{\"base64\":\"/w==\"}]]}"
         );
+    }
+
+    #[test]
+    fn a_record_among_those_of_several_topics_begins_with_its_own() {
+        let topic = TopicName::new("orders").expect("within the rule");
+        let rendered = render_of(Some(&topic), &of_value(b"1"), Rendering::default());
+        assert!(rendered.starts_with("{\"topic\":\"orders\",\"partition\":3,\"offset\":7,"), "{rendered}");
     }
 
     #[test]

@@ -71,25 +71,21 @@ impl ToSchema for ReadRecord {}
 
 impl PartialSchema for ReadRecord {
     fn schema() -> RefOr<Schema> {
-        let timestamp_type = text("The producer's time, or the broker's").enum_values(Some(["create", "append"]));
-        let mut record = closed("A record: one of key and key_base64, and one of value, value_text and value_base64")
-            .property("partition", integer("Its partition"))
-            .property("offset", integer("Its offset"))
-            .property(
-                "timestamp",
-                ObjectBuilder::new().schema_type(Type::Integer).description(Some("Milliseconds since 1970")),
-            )
-            .property("timestamp_type", timestamp_type)
-            .property("key", text_or_null("The key's text; null is the null key"))
-            .property("key_base64", base64("A key that is not UTF-8"))
-            .property("value", json("A value that is JSON, verbatim; null is a tombstone"))
-            .property("value_text", text("A value that is other UTF-8"))
-            .property("value_base64", base64("A value that is not UTF-8"))
-            .property("headers", headers());
-        for always in ["partition", "offset", "timestamp", "timestamp_type", "headers"] {
-            record = record.required(always);
-        }
-        record.into()
+        let about = "A record: one of key and key_base64, and one of value, value_text and value_base64";
+        read_record(closed(about)).into()
+    }
+}
+
+/// A record as a group's member reads it: with its topic.
+#[derive(Debug)]
+pub struct GroupRecord;
+
+impl ToSchema for GroupRecord {}
+
+impl PartialSchema for GroupRecord {
+    fn schema() -> RefOr<Schema> {
+        let about = "A record with its topic: one of key and key_base64, and one of value, value_text and value_base64";
+        read_record(closed(about).property("topic", text("Its topic")).required("topic")).into()
     }
 }
 
@@ -107,7 +103,7 @@ pub struct Gap {
 }
 
 /// Why offsets are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GapCause {
     /// Their bytes were damaged.
@@ -144,6 +140,29 @@ pub struct TopicRecords {
     pub gaps: Option<Vec<Gap>>,
     /// Where to go on, for `from`.
     pub cursor: String,
+}
+
+/// The properties of a record that is read, behind those that `record` has.
+fn read_record(record: ObjectBuilder) -> ObjectBuilder {
+    let timestamp_type = text("The producer's time, or the broker's").enum_values(Some(["create", "append"]));
+    let mut record = record
+        .property("partition", integer("Its partition"))
+        .property("offset", integer("Its offset"))
+        .property(
+            "timestamp",
+            ObjectBuilder::new().schema_type(Type::Integer).description(Some("Milliseconds since 1970")),
+        )
+        .property("timestamp_type", timestamp_type)
+        .property("key", text_or_null("The key's text; null is the null key"))
+        .property("key_base64", base64("A key that is not UTF-8"))
+        .property("value", json("A value that is JSON, verbatim; null is a tombstone"))
+        .property("value_text", text("A value that is other UTF-8"))
+        .property("value_base64", base64("A value that is not UTF-8"))
+        .property("headers", headers());
+    for always in ["partition", "offset", "timestamp", "timestamp_type", "headers"] {
+        record = record.required(always);
+    }
+    record
 }
 
 /// An object that has no other properties than those named.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 use levada_model::limits::JSON_INTEGER_MAX;
 use serde::de::value::MapAccessDeserializer;
@@ -119,6 +120,24 @@ pub(crate) fn whole_if_there<'de, T: TryFrom<u64>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     whole(deserializer).map(Some)
+}
+
+/// An integer within bounds.
+pub(crate) fn whole_within<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    bounds: RangeInclusive<u64>,
+) -> Result<u64, D::Error> {
+    struct Within(RangeInclusive<u64>);
+    impl Visitor<'_> for Within {
+        type Value = u64;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an integer from {} to {}", self.0.start(), self.0.end())
+        }
+        fn visit_u64<E: Error>(self, n: u64) -> Result<u64, E> {
+            if self.0.contains(&n) { Ok(n) } else { Err(E::invalid_value(serde::de::Unexpected::Unsigned(n), &self)) }
+        }
+    }
+    deserializer.deserialize_u64(Within(bounds))
 }
 
 /// A map whose names may not repeat.

@@ -85,6 +85,29 @@ pub struct TruncatedPartition {
     pub log_start_offset: u64,
 }
 
+/// What came of a forced compaction: the partitions that are done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompactedTopic {
+    /// By number.
+    pub partitions: Vec<CompactedPartition>,
+}
+
+/// One partition after a forced compaction. Counted are the segments that the pass looked at: all that there were, but
+/// for those that `min.compaction.lag.ms` keeps from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompactedPartition {
+    /// The partition.
+    pub partition: u32,
+    /// Bytes of segments before.
+    pub before_bytes: u64,
+    /// Bytes of segments after.
+    pub after_bytes: u64,
+    /// Records before.
+    pub before_records: u64,
+    /// Records after.
+    pub after_records: u64,
+}
+
 /// A page of topics, by name.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TopicList {
@@ -118,7 +141,7 @@ pub struct Topic {
 }
 
 /// A partition as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Partition {
     /// Its number.
     pub partition: u32,
@@ -140,6 +163,66 @@ pub struct Partition {
     pub size_bytes: u64,
     /// Whether it takes writes.
     pub state: PartitionState,
+    /// How far it is compacted; not there if the topic is not compacted, and not in a list of topics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub compaction: Option<Compaction>,
+}
+
+/// How far a partition is compacted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Compaction {
+    /// Bytes that a pass could clean now.
+    pub dirty_bytes: u64,
+    /// Their part of what is clean or could be cleaned, from 0 to 1.
+    #[schema(minimum = 0, maximum = 1)]
+    pub dirty_ratio: f64,
+    /// Below this offset each key's newest record alone is left.
+    pub cleaned_to: u64,
+    /// What is not compacted yet and why, in order, up to the end of the partition.
+    pub uncompacted: Vec<Uncompacted>,
+    /// That the last pass failed; not there if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<CompactionError>,
+}
+
+/// Offsets that are not compacted yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Uncompacted {
+    /// The first.
+    pub from: u64,
+    /// Behind the last.
+    pub to: u64,
+    /// What they wait for.
+    pub waiting_for: WaitingFor,
+}
+
+/// What compaction waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitingFor {
+    /// Nothing: the next pass takes it.
+    Pass,
+    /// More than `min.cleanable.dirty.ratio` to be dirty.
+    DirtyRatio,
+    /// To be older than `min.compaction.lag.ms`, or what lies before it to be.
+    MinLag,
+    /// A transaction to be decided.
+    Undecided,
+    /// The segment that is written to, to be rolled.
+    ActiveSegment,
+}
+
+/// A pass of compaction that failed. The partition's log is as it was; other topics are compacted all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CompactionError {
+    /// What happened.
+    pub reason: String,
+    /// When it happened first, without a pass that succeeded since.
+    pub since: i64,
+    /// When it is tried again.
+    pub retry_at: i64,
 }
 
 /// Whether a partition takes writes.
@@ -164,10 +247,14 @@ fn settings_with(nullable: bool, all: bool) -> ObjectBuilder {
     object
 }
 
-/// One setting: an integer or a word as its default is, bounded as its rule says.
+/// One setting: an integer, a number or a word as its default is, bounded as its rule says.
 fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
     let default = key.default_value();
-    let kind = if default.is_number() { Type::Integer } else { Type::String };
+    let kind = match &default {
+        Value::Number(number) if number.is_f64() => Type::Number,
+        Value::Number(_) => Type::Integer,
+        _ => Type::String,
+    };
     let schema = ObjectBuilder::new()
         .description(Some(format!("{}; takes {}", key.effect, key.rule)))
         .schema_type(if nullable { SchemaType::from_iter([kind.clone(), Type::Null]) } else { SchemaType::new(kind) })
@@ -181,9 +268,10 @@ fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
     schema.enum_values(Some(words.chain(nullable.then_some(Value::Null))))
 }
 
-/// The least and the largest integer that a rule such as `-1 (for ever) or an integer from 0 to 2^53 - 1` names.
+/// The least and the largest number that a rule such as `-1 (for ever) or an integer from 0 to 2^53 - 1` names.
 fn bounds(rule: &str) -> (i64, i64) {
-    let (least, most) = rule.split_once("from ").and_then(|(_, range)| range.split_once(" to ")).expect("a range");
+    let range = rule.split(", ").next().unwrap_or(rule);
+    let (least, most) = range.split_once("from ").and_then(|(_, range)| range.split_once(" to ")).expect("a range");
     let least = if rule.starts_with("-1 ") { -1 } else { least.parse().expect("a number") };
     let most = if most == "2^53 - 1" { JSON_INTEGER_MAX.cast_signed() } else { most.parse().expect("a number") };
     (least, most)
@@ -215,8 +303,8 @@ mod tests {
     /// Whether the rule takes the value, and whether its schema does.
     fn takes(key: &ConfigKey, schema: &Value, value: &Value) -> (bool, bool) {
         let by_rule = TopicConfig::new(&BTreeMap::from([(key.name.to_owned(), value.clone())])).is_ok();
-        let by_schema = match value.as_i64() {
-            Some(n) => schema["minimum"].as_i64() <= Some(n) && Some(n) <= schema["maximum"].as_i64(),
+        let by_schema = match value.as_f64() {
+            Some(n) => schema["minimum"].as_f64() <= Some(n) && Some(n) <= schema["maximum"].as_f64(),
             None => schema["enum"].as_array().is_some_and(|words| words.contains(value)),
         };
         (by_rule, by_schema)

@@ -90,14 +90,26 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_PRODUCER_ID_EXPIRATION_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     producer_id_expiration_ms: Option<u64>,
-    /// How often retention, rolling by age and checkpoints are looked after. [default: 30000]
+    /// How often retention, rolling by age, checkpoints and compaction are looked after. [default: 30000]
     #[arg(long, env = "LEVADA_MAINTENANCE_INTERVAL_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     maintenance_interval_ms: Option<u64>,
+    /// Most memory that compaction takes for keys; what does not fit takes further passes. [default: 67108864]
+    #[arg(long, env = "LEVADA_COMPACTION_MEMORY_BYTES", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction_memory_bytes: Option<usize>,
     /// How long the log waits for more appends before it writes a group. [default: 0]
     #[arg(long, env = "LEVADA_LINGER_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     linger_ms: Option<u64>,
+    /// How long the first assignment of an empty consumer group waits for more members. [default: 500]
+    #[arg(long, env = "LEVADA_GROUP_INITIAL_REBALANCE_DELAY_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_initial_rebalance_delay_ms: Option<u64>,
+    /// How long committed offsets are kept after their consumer group became empty. [default: 604800000]
+    #[arg(long, env = "LEVADA_OFFSETS_RETENTION_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offsets_retention_ms: Option<u64>,
     /// How long requests under way may take once the server is asked to end. [default: 30000]
     #[arg(long, env = "LEVADA_SHUTDOWN_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +149,10 @@ pub(crate) struct ServeConfig {
     pub(crate) auto_create_topics: Option<bool>,
     pub(crate) producer_id_expiration_ms: u64,
     pub(crate) maintenance_interval_ms: u64,
+    pub(crate) compaction_memory_bytes: usize,
     pub(crate) linger_ms: u64,
+    pub(crate) group_initial_rebalance_delay_ms: u64,
+    pub(crate) offsets_retention_ms: u64,
     pub(crate) shutdown_timeout_ms: u64,
     pub(crate) sse_heartbeat_ms: u64,
     pub(crate) log_format: LogFormat,
@@ -165,7 +180,10 @@ impl Default for ServeConfig {
             auto_create_topics: server.auto_create_topics,
             producer_id_expiration_ms: ms(server.producer_expiration),
             maintenance_interval_ms: ms(server.maintenance_interval),
+            compaction_memory_bytes: server.compaction_memory_bytes,
             linger_ms: ms(server.linger),
+            group_initial_rebalance_delay_ms: ms(server.group_initial_rebalance_delay),
+            offsets_retention_ms: ms(server.offsets_retention),
             shutdown_timeout_ms: ms(server.shutdown_timeout),
             sse_heartbeat_ms: ms(server.sse_heartbeat),
             log_format: LogFormat::default(),

@@ -63,6 +63,8 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             ErrorCode::OffsetOutOfRange | ErrorCode::OffsetBeyondEnd => {
                 Some("`levada topic describe NAME` shows first and last offsets")
             }
+            ErrorCode::GroupNotFound => Some("`levada group list` shows what there is"),
+            ErrorCode::GroupNotEmpty => Some("stop its members first; `levada group describe NAME` shows them"),
             _ => None,
         },
         _ => None,

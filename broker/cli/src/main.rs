@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod consume;
 mod demo;
+mod dlq;
 mod failure;
 mod group;
 mod line;
@@ -14,6 +15,7 @@ mod output;
 mod produce;
 mod segment;
 mod serve;
+mod signals;
 mod topic;
 
 use std::process::ExitCode;
@@ -47,9 +49,12 @@ enum Command {
     Produce(produce::ProduceCommand),
     /// Read records.
     Consume(consume::ConsumeCommand),
-    /// Look at and set the offsets of consumer groups.
+    /// Look at consumer groups, set where they go on, and delete them.
     #[command(subcommand)]
     Group(group::GroupCommand),
+    /// Look at dead letters, and send them back.
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
     /// Read log files offline, without a server.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -84,6 +89,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Produce(command) => produce::run(command, client()?, printer).await,
         Command::Consume(command) => consume::run(command, &client()?, printer).await,
         Command::Group(command) => group::run(command, &client()?, printer).await,
+        Command::Dlq(command) => dlq::run(command, &client()?, printer).await,
         Command::Log(command) => log::run(command, printer),
         Command::Bench(command) => bench::run(command, &cli.url, printer).await,
         Command::Completions(command) => completions::run(&command),

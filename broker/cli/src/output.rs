@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write as _};
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -113,13 +114,43 @@ pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// A time in milliseconds since 1970 as people read it (RFC 3339, UTC); what lies out of the calendar stays a number.
+pub(crate) fn time_text(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
+}
+
+/// Bytes in one line that changes nothing about the terminal: control characters are escaped, and so is everything where
+/// they are not UTF-8.
+pub(crate) fn one_line(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else { return bytes.escape_ascii().to_string() };
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() { line.extend(char.escape_default()) } else { line.push(char) }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::{one_line, table, time_text};
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["A".to_owned(), "B".to_owned()], vec!["long".to_owned(), "x".to_owned()]];
         assert_eq!(table(&rows), "A     B\nlong  x");
+    }
+
+    #[test]
+    fn a_line_holds_no_control_characters() {
+        assert_eq!(one_line("ü {\"a\":1}".as_bytes()), "ü {\"a\":1}");
+        assert_eq!(one_line(b"a\r\nb\x1b[2J"), "a\\r\\nb\\u{1b}[2J");
+        assert_eq!(one_line(b"\xffa\n"), "\\xffa\\n");
+    }
+
+    #[test]
+    fn times_are_read_by_people_or_stay_numbers() {
+        assert_eq!(time_text(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time_text(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(time_text(i64::MAX), i64::MAX.to_string());
     }
 }

@@ -12,7 +12,6 @@ use clap::Args;
 use levada_client::Client;
 use levada_server::{ServeOptions, StartError};
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
@@ -21,6 +20,7 @@ use crate::config::{LogFormat, ServeConfig, ServeFlags};
 use crate::demo;
 use crate::failure::Usage;
 use crate::output::{Format, Printer, note};
+use crate::signals::Signals;
 
 /// Run the server.
 #[derive(Debug, Args)]
@@ -100,7 +100,10 @@ impl ServeConfig {
             auto_create_topics: self.auto_create_topics,
             producer_expiration: Duration::from_millis(self.producer_id_expiration_ms),
             maintenance_interval: Duration::from_millis(self.maintenance_interval_ms),
+            compaction_memory_bytes: self.compaction_memory_bytes,
             linger: Duration::from_millis(self.linger_ms),
+            group_initial_rebalance_delay: Duration::from_millis(self.group_initial_rebalance_delay_ms),
+            offsets_retention: Duration::from_millis(self.offsets_retention_ms),
             shutdown_timeout: Duration::from_millis(self.shutdown_timeout_ms),
             sse_heartbeat: Duration::from_millis(self.sse_heartbeat_ms),
         }
@@ -136,23 +139,4 @@ fn start_demo(config: &ServeConfig, address: SocketAddr) -> anyhow::Result<Abort
     };
     let client = Client::new(&format!("http://{}", SocketAddr::new(ip, address.port())))?;
     Ok(tokio::spawn(demo::run(client, Duration::from_millis(config.demo_pace_ms))).abort_handle())
-}
-
-/// The signals that ask to end.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

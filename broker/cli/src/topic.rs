@@ -1,14 +1,17 @@
-//! `levada topic`: create, list, describe, alter, delete, truncate.
+//! `levada topic`: create, list, describe, alter, delete, truncate, compact.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args, Subcommand};
-use levada_api::{AlterTopic, PartitionState, Topic, TruncateBefore, TruncatedPartition};
+use levada_api::{
+    AlterTopic, CompactedPartition, CompactedTopic, Compaction, Partition, PartitionState, Topic, TruncateBefore,
+    TruncatedPartition, WaitingFor,
+};
 use levada_client::Client;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
-use crate::output::{Format, Printer, plain, table};
+use crate::output::{Format, Printer, note, plain, table};
 
 /// What to do with topics.
 #[derive(Debug, Subcommand)]
@@ -25,6 +28,8 @@ pub(crate) enum TopicCommand {
     Delete(Named),
     /// Remove old records up to an offset.
     Truncate(Truncate),
+    /// Compact a topic now, whatever is dirty (its `cleanup.policy` must compact).
+    Compact(Named),
 }
 
 /// A topic to be.
@@ -102,6 +107,15 @@ pub(crate) async fn run(command: TopicCommand, client: &Client, mut printer: Pri
                 |p: &TruncatedPartition| format!("partition {} begins at offset {}", p.partition, p.log_start_offset);
             printer.result(&answer, answer.partitions.iter().map(place).collect::<Vec<_>>().join("\n"))?;
         }
+        TopicCommand::Compact(Named { name }) => {
+            let (answer, is_done) = client.compact_topic(&name).await?;
+            printer.result(&answer, compacted(&answer))?;
+            if !is_done {
+                note(
+                    "the other partitions take longer; the server goes on with them, `levada topic describe` shows how far",
+                );
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -110,12 +124,12 @@ fn list(topics: &[Topic], printer: &mut Printer) -> anyhow::Result<()> {
     match printer.format() {
         Format::Text if topics.is_empty() => printer.line("there are no topics")?,
         Format::Text => {
-            let mut rows = vec![["TOPIC", "PARTITIONS", "RECORDS", "BYTES"].map(str::to_owned).to_vec()];
+            let mut rows = vec![["TOPIC", "PARTITIONS", "OFFSETS", "BYTES"].map(str::to_owned).to_vec()];
             rows.extend(topics.iter().map(|topic| {
-                let records: u64 = topic.partitions.iter().map(|p| p.high_watermark - p.log_start_offset).sum();
+                let offsets: u64 = topic.partitions.iter().map(|p| p.high_watermark - p.log_start_offset).sum();
                 let bytes: u64 = topic.partitions.iter().map(|p| p.size_bytes).sum();
                 let name = if topic.internal { format!("{} (internal)", topic.name) } else { topic.name.clone() };
-                vec![name, topic.partition_count.to_string(), records.to_string(), bytes.to_string()]
+                vec![name, topic.partition_count.to_string(), offsets.to_string(), bytes.to_string()]
             }));
             printer.line(table(&rows))?;
         }
@@ -151,6 +165,10 @@ fn describe(topic: &Topic) -> String {
     }));
     text.push_str(&table(&rows));
     text.push_str("\n\n");
+    if topic.partitions.iter().any(|partition| partition.compaction.is_some()) {
+        text.push_str(&compaction(&topic.partitions));
+        text.push_str("\n\n");
+    }
     let mut rows = vec![["SETTING", "VALUE", ""].map(str::to_owned).to_vec()];
     rows.extend(topic.effective_config.iter().map(|(name, value)| {
         let set = if topic.config.contains_key(name) { "set" } else { "" };
@@ -160,14 +178,57 @@ fn describe(topic: &Topic) -> String {
     text
 }
 
+/// How far the partitions of a compacted topic are compacted.
+fn compaction(partitions: &[Partition]) -> String {
+    let mut rows =
+        vec![["PARTITION", "CLEAN TO", "DIRTY BYTES", "DIRTY RATIO", "NOT COMPACTED"].map(str::to_owned).to_vec()];
+    rows.extend(partitions.iter().filter_map(|partition| {
+        let state = partition.compaction.as_ref()?;
+        Some(vec![
+            partition.partition.to_string(),
+            state.cleaned_to.to_string(),
+            state.dirty_bytes.to_string(),
+            format!("{:.2}", state.dirty_ratio),
+            uncompacted(state),
+        ])
+    }));
+    table(&rows)
+}
+
+/// Which offsets are not compacted and why, and what went wrong.
+fn uncompacted(state: &Compaction) -> String {
+    let failure = state.error.as_ref().map(|error| format!("failed: {}", error.reason));
+    let stretches = state.uncompacted.iter().map(|stretch| {
+        let why = match stretch.waiting_for {
+            WaitingFor::Pass => "next pass",
+            WaitingFor::DirtyRatio => "dirty ratio",
+            WaitingFor::MinLag => "too young",
+            WaitingFor::Undecided => "undecided",
+            WaitingFor::ActiveSegment => "active segment",
+        };
+        format!("{}..{} ({why})", stretch.from, stretch.to)
+    });
+    failure.into_iter().chain(stretches).collect::<Vec<_>>().join(", ")
+}
+
+fn compacted(answer: &CompactedTopic) -> String {
+    let line = |p: &CompactedPartition| {
+        format!(
+            "partition {}: {} of {} records stay, {} of {} bytes",
+            p.partition, p.after_records, p.before_records, p.after_bytes, p.before_bytes
+        )
+    };
+    answer.partitions.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 fn counted(partitions: u32) -> String {
     if partitions == 1 { "1 partition".to_owned() } else { format!("{partitions} partitions") }
 }
 
-/// A setting's value is an integer where it looks like one; every other value is a word.
+/// A setting's value is a number where it looks like one; every other value is a word.
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
-    let value = value.parse::<i64>().map_or_else(|_| Value::from(value), Value::from);
+    let value = value.parse::<Number>().map_or_else(|_| Value::from(value), Value::from);
     Ok((name.to_owned(), value))
 }
 

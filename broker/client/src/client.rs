@@ -13,6 +13,8 @@ use crate::ClientError;
 /// Longest silence within an answer: above the longest `wait_ms` and several heartbeats of a live stream.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Who asks, as the description of a group shows it.
+const USER_AGENT: &str = concat!("levada-client/", env!("CARGO_PKG_VERSION"));
 
 /// A client of one server. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
@@ -35,7 +37,8 @@ impl Client {
             _ => return Err(refuse("it must begin with http://")),
         }
         let local = base.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
-        let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_MAX);
+        let builder = reqwest::Client::builder().user_agent(USER_AGENT);
+        let builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_MAX);
         let builder = if local { builder.no_proxy() } else { builder };
         let http = builder.build().map_err(|error| refuse(&error.to_string()))?;
         Ok(Self { http, base })

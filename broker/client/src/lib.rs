@@ -21,6 +21,7 @@ pub use client::Client;
 pub use error::ClientError;
 pub use fetch::{FetchQuery, Fetched, FetchedTopic};
 pub use follow::{Follow, FollowEvent};
+pub use groups::{GroupConsumer, GroupFetched, GroupQuery, GroupRecord};
 pub use levada_api::AcksWord;
 pub use produce::RawOptions;
 pub use producer::{Answer, Delivery, Producer, ProducerOptions, ProducerTotals};

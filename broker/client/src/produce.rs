@@ -2,14 +2,17 @@
 //! [`Producer`](crate::Producer) gathers and retries.
 
 use std::borrow::Borrow;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use levada_api::{AcksWord, LineAnswer, Placed, ProduceAnswer, RawAnswer};
+use levada_api::{AcksWord, LineAnswer, Placed, Placement, ProduceAnswer, RawAnswer};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Body, Method, RequestBuilder};
 use serde::Serialize;
+use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::lines::Lines;
 use crate::{Client, ClientError, NewRecord};
 
@@ -69,6 +72,34 @@ impl Client {
             return Err(self.unexpected(200, detail));
         }
         Ok(answer)
+    }
+
+    /// The same, tried again with the same key until its answer is final or the time is over.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce); the last one where the time is over.
+    pub async fn produce_with_retries<R: Borrow<NewRecord> + Serialize>(
+        &self,
+        topic: &str,
+        records: &[R],
+        acks: AcksWord,
+        idempotency_key: &str,
+        retry_for: Duration,
+    ) -> Result<ProduceAnswer, ClientError> {
+        let deadline = Instant::now() + retry_for;
+        let mut backoff = Backoff::default();
+        loop {
+            let answer = self.produce_with_key(topic, records, acks, Some(idempotency_key)).await;
+            let (retry, after) = match &answer {
+                Ok(answer) => (answer.records.iter().any(may_pass), None),
+                Err(error) => (error.is_retryable(), error.retry_after()),
+            };
+            let pause = backoff.next_pause(after);
+            if !retry || Instant::now() + pause > deadline {
+                return answer;
+            }
+            tokio::time::sleep_until(Instant::now() + pause).await;
+        }
     }
 
     /// Stores whole record batches (v2) in one partition, as they are.
@@ -137,6 +168,10 @@ impl Client {
         let request = self.request(Method::POST, &["v1", "topics", topic, "records"])?;
         Ok(if acks == AcksWord::All { request } else { request.query(&[("acks", acks)]) })
     }
+}
+
+fn may_pass(placement: &Placement) -> bool {
+    matches!(placement, Placement::Failed { problem } if problem.retryable)
 }
 
 fn with_key(request: RequestBuilder, key: Option<&str>) -> RequestBuilder {

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use levada_api::{ErrorCode, Placement, ProduceAnswer};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::backoff::Backoff;
 use crate::producer::Answer;
 use crate::{AcksWord, Client, ClientError, NewRecord};
 
@@ -81,32 +79,14 @@ impl Sender {
         Decided { answers: answers.into_iter().zip(decided).collect(), requests }
     }
 
-    /// Sends the same request with the same key until its answer is final or the time is over.
     async fn send_until_decided(&self, records: &[&NewRecord]) -> Result<ProduceAnswer, ClientError> {
         let key = format!("{}-{}", self.id.simple(), Uuid::new_v4().simple());
-        let deadline = Instant::now() + self.retry_for;
-        let mut backoff = Backoff::default();
-        loop {
-            let answer = self.client.produce_with_key(&self.topic, records, self.acks, Some(&key)).await;
-            let (retry, after) = match &answer {
-                Ok(answer) => (answer.records.iter().any(may_pass), None),
-                Err(error) => (error.is_retryable(), error.retry_after()),
-            };
-            let pause = backoff.next_pause(after);
-            if !retry || Instant::now() + pause > deadline {
-                return answer;
-            }
-            tokio::time::sleep_until(Instant::now() + pause).await;
-        }
+        self.client.produce_with_retries(&self.topic, records, self.acks, &key, self.retry_for).await
     }
 }
 
 fn is_too_large(error: &ClientError) -> bool {
     error.problem().is_some_and(|problem| problem.code == ErrorCode::BodyTooLarge)
-}
-
-fn may_pass(placement: &Placement) -> bool {
-    matches!(placement, Placement::Failed { problem } if problem.retryable)
 }
 
 fn answer_of(placement: Placement) -> Answer {

@@ -1,10 +1,12 @@
-//! Topics: create, list, describe, alter, delete, truncate.
+//! Topics: create, list, describe, alter, delete, truncate, compact.
 
 use std::collections::BTreeMap;
 
-use levada_api::{AlterTopic, CreateTopic, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedTopic};
-use reqwest::Method;
+use levada_api::{
+    AlterTopic, CompactedTopic, CreateTopic, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedTopic,
+};
 use reqwest::header::{ETAG, IF_MATCH};
+use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::{Client, ClientError};
@@ -89,6 +91,20 @@ impl Client {
     /// See [`ClientError`].
     pub async fn delete_topic(&self, name: &str) -> Result<(), ClientError> {
         self.send(self.request(Method::DELETE, &["v1", "topics", name])?).await.map(drop)
+    }
+
+    /// Compacts a topic now, and waits for it at most 30 s. Answers the partitions that are done, and whether these are
+    /// all; if not, the server goes on.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `not-compacted` where the topic's `cleanup.policy` does not compact it.
+    pub async fn compact_topic(&self, name: &str) -> Result<(CompactedTopic, bool), ClientError> {
+        let response = self.send(self.request(Method::POST, &["v1", "topics", name, "compact"])?).await?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(|error| self.failure(error))?;
+        let done =
+            serde_json::from_slice(&body).map_err(|error| self.unexpected(status.as_u16(), error.to_string()))?;
+        Ok((done, status != StatusCode::ACCEPTED))
     }
 
     /// Removes the records before the offsets named.

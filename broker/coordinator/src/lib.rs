@@ -4,11 +4,16 @@
 //! Not here: I/O, waiting, reading of records, and which assignor a name means at this moment (the engine's).
 
 mod coordinator;
+mod group;
+mod records;
 mod terms;
+mod timers;
+mod tracked;
 
 pub use coordinator::Coordinator;
 pub use terms::{
-    AssignmentEpoch, AssignorFallback, AssignTask, CommitAnswer, CommitError, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError,
-    GroupSummary, GroupState, GroupView, Generation, Holding, JoinError, Joined, MemberCommit, MemberError, MemberState, MemberSummary,
-    MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo, TopicsView,
+    AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, CommitError, Committed, CoordinatorOptions,
+    CoordinatorRecord, DeleteError, Generation, GroupState, GroupSummary, GroupView, Holding, JoinError, Joined,
+    MemberCommit, MemberError, MemberState, MemberSummary, MemberView, NewMember, Now, Refusal, StandaloneError, Start,
+    Step, TopicInfo, TopicsView,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use levada_extension::{Assignment, AssignorFault, AssignorInput, TopicPartition};
+use levada_extension::{AssignorInput, TopicPartition};
 use levada_model::{
     GroupName, InstanceId, LeaderEpoch, MemberId, Offset, PartitionIndex, Tick, Timestamp, TopicId, TopicName,
 };
@@ -341,6 +341,3 @@ pub struct MemberSummary {
     /// What it subscribes to.
     pub topics: Vec<TopicName>,
 }
-
-/// The answer of an assignor, as the engine gives it back.
-pub type AssignAnswer = Result<Assignment, AssignorFault>;

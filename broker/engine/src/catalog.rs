@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use levada_coordinator::{TopicInfo, TopicsView};
 use levada_extension::Murmur2;
 use levada_model::{PartitionIndex, TopicConfig, TopicId, TopicName};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::metadata::TopicImage;
@@ -25,7 +27,13 @@ pub(crate) struct Topics {
 
 /// The topics at this moment, replaced as a whole.
 #[derive(Default)]
-pub(crate) struct Catalog(ArcSwap<Topics>);
+pub(crate) struct Catalog {
+    topics: ArcSwap<Topics>,
+    /// Counts changes of topics and partitions; moved behind each.
+    version: AtomicU64,
+    /// Notified of them.
+    changed: Arc<Notify>,
+}
 
 /// A topic that runs.
 pub(crate) struct Topic {
@@ -51,28 +59,59 @@ pub(crate) struct TopicState {
 impl Catalog {
     /// All topics.
     pub(crate) fn topics(&self) -> Guard<Arc<Topics>> {
-        self.0.load()
+        self.topics.load()
     }
 
     /// The topic of this name.
     pub(crate) fn get(&self, name: &TopicName) -> Option<Arc<Topic>> {
-        self.0.load().by_name.get(name).cloned()
+        self.topics.load().by_name.get(name).cloned()
     }
 
     /// Puts a topic in. Changes come one after another.
     pub(crate) fn insert(&self, topic: Arc<Topic>) {
-        let mut topics = Topics::clone(&self.0.load());
+        let mut topics = Topics::clone(&self.topics.load());
         topics.by_id.insert(topic.id, topic.clone());
         topics.by_name.insert(topic.name.clone(), topic);
-        self.0.store(Arc::new(topics));
+        self.topics.store(Arc::new(topics));
+        self.note_change();
     }
 
     /// Takes a topic out. Changes come one after another.
     pub(crate) fn remove(&self, topic: &Topic) {
-        let mut topics = Topics::clone(&self.0.load());
+        let mut topics = Topics::clone(&self.topics.load());
         topics.by_id.remove(&topic.id);
         topics.by_name.remove(&topic.name);
-        self.0.store(Arc::new(topics));
+        self.topics.store(Arc::new(topics));
+        self.note_change();
+    }
+}
+
+impl Catalog {
+    /// Says that a topic's partitions came or went.
+    pub(crate) fn note_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+
+    /// Notified of changes; for one task alone.
+    pub(crate) fn changed(&self) -> &Arc<Notify> {
+        &self.changed
+    }
+}
+
+impl TopicsView for Catalog {
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn topic(&self, name: &TopicName) -> Option<TopicInfo> {
+        let topic = self.get(name)?;
+        let partitions = topic.state().partitions().map(|partition| partition.index()).collect();
+        Some(TopicInfo { id: topic.id(), partitions })
+    }
+
+    fn has(&self, id: TopicId) -> bool {
+        self.topics().by_id(id).is_some()
     }
 }
 
@@ -87,6 +126,11 @@ impl Topics {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         self.by_name.range::<TopicName, _>((from, Unbounded)).map(|(_, topic)| topic)
+    }
+
+    /// The topic of this name.
+    pub(crate) fn by_name(&self, name: &TopicName) -> Option<&Arc<Topic>> {
+        self.by_name.get(name)
     }
 
     /// The topic with this identity.

@@ -28,4 +28,8 @@ pub(crate) struct Counters {
     pub(crate) tail_cache_hits: Counter,
     pub(crate) file_reads: Counter,
     pub(crate) segments_removed: Counter,
+    pub(crate) compaction_passes: Counter,
+    pub(crate) compaction_read_bytes: Counter,
+    pub(crate) compaction_written_bytes: Counter,
+    pub(crate) compaction_failures: Counter,
 }

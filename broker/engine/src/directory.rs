@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use levada_log::{LogOptions, Storage};
-use levada_model::{Clock, Durability, PartitionIndex, Timestamp, TopicConfig, TopicId, limits};
+use levada_log::{CompactionOptions, LogOptions, Storage};
+use levada_model::{Clock, Durability, PartitionIndex, Tick, Timestamp, TopicConfig, TopicId, limits};
 use parking_lot::{Condvar, Mutex};
 
 use crate::counters::Counters;
@@ -27,6 +27,7 @@ pub(crate) struct Directory {
     clock: Arc<dyn Clock>,
     linger: Duration,
     producer_expiration: Duration,
+    compaction_memory_bytes: usize,
     fence: OnceLock<Arc<str>>,
     run_queue: Mutex<RunQueue>,
     work: Condvar,
@@ -67,6 +68,7 @@ impl Directory {
             clock: options.clock.clone(),
             linger: options.linger,
             producer_expiration: options.producer_expiration,
+            compaction_memory_bytes: options.compaction_memory_bytes,
             fence: OnceLock::new(),
             run_queue: Mutex::default(),
             work: Condvar::new(),
@@ -81,6 +83,11 @@ impl Directory {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Milliseconds that never go back.
+    pub(crate) fn tick(&self) -> Tick {
+        self.clock.tick()
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -115,6 +122,14 @@ impl Directory {
             retention_ms: config.retention_ms,
             producer_expiration_ms: i64::try_from(self.producer_expiration.as_millis()).unwrap_or(i64::MAX),
             write_ahead_zeros: config.durability == Durability::Fsync,
+            compaction: config.cleanup.compact.then_some(CompactionOptions {
+                memory_bytes: self.compaction_memory_bytes,
+                min_cleanable_dirty_ratio: config.min_cleanable_dirty_ratio,
+                min_compaction_lag_ms: config.min_compaction_lag_ms,
+                max_compaction_lag_ms: config.max_compaction_lag_ms.unwrap_or(i64::MAX),
+                delete_retention_ms: config.delete_retention_ms,
+            }),
+            retains: config.cleanup.delete,
         }
     }
 

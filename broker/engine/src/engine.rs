@@ -12,12 +12,13 @@ use thiserror::Error;
 use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
+use crate::compaction::{self, Cleaner};
 use crate::directory::{Directory, LogThreads};
-use crate::groups::Groups;
+use crate::groups::{GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
-use crate::{maintenance, start};
+use crate::{groups, maintenance, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -36,10 +37,14 @@ pub struct EngineOptions {
     pub auto_create_topics: bool,
     /// How long a partition remembers a producer after its last append.
     pub producer_expiration: Duration,
-    /// How often retention, age rolls and checkpoints are looked after.
+    /// How often retention, age rolls, checkpoints and compaction are looked after.
     pub maintenance_interval: Duration,
+    /// Most memory that compaction takes for the keys of the log that it is at; what does not fit takes further passes.
+    pub compaction_memory_bytes: usize,
     /// How long the owner of a partition waits for company before it writes and syncs a group; zero: not at all.
     pub linger: Duration,
+    /// The settings of consumer groups.
+    pub groups: GroupOptions,
 }
 
 /// Whether the engine takes writes.
@@ -90,6 +95,16 @@ pub struct Stats {
     pub damaged_ranges: u64,
     /// Segments that retention removed.
     pub segments_removed: u64,
+    /// Passes of compaction that were put in place.
+    pub compaction_passes: u64,
+    /// Bytes of segments that these passes read.
+    pub compaction_read_bytes: u64,
+    /// Bytes of segments that they wrote.
+    pub compaction_written_bytes: u64,
+    /// Passes that failed.
+    pub compaction_failures: u64,
+    /// Partitions whose last pass failed.
+    pub compaction_failing: u64,
 }
 
 /// Why an engine could not be opened.
@@ -126,11 +141,11 @@ pub struct Engine {
 pub(crate) struct Core {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metadata: Box<dyn Metadata>,
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) auto_create_topics: bool,
     pub(crate) producer_ids: ProducerIds,
-    pub(crate) groups: Groups,
+    pub(crate) groups: Arc<Groups>,
     /// Held by whoever changes topics.
     pub(crate) changes: Mutex<()>,
     data_dir: PathBuf,
@@ -138,6 +153,7 @@ pub(crate) struct Core {
     closed: tokio::sync::Mutex<bool>,
     /// Ends the maintenance task.
     stop: Arc<Notify>,
+    pub(crate) cleaner: Arc<Cleaner>,
     log_threads: Mutex<Option<LogThreads>>,
 }
 
@@ -151,8 +167,13 @@ impl Engine {
         let directory = Arc::new(Directory::new(&options));
         let start = start::prepare(&*options.storage, &options.data_dir, &directory)?;
         let metadata = RedbMetadata::open(&*options.storage, &options.data_dir, start.may_be_new)?;
-        let catalog = start::open_topics(&directory, &metadata, &start)?;
+        groups::bring_up_to_date(&metadata).map_err(|error| OpenError::Metadata {
+            path: options.data_dir.display().to_string(),
+            detail: error.to_string(),
+        })?;
+        let catalog = Arc::new(start::open_topics(&directory, &metadata, &start)?);
         let log_threads = directory.start();
+        let groups = Arc::new(Groups::new(&options.groups, catalog.clone(), directory.clone()));
         let core = Arc::new(Core {
             producer_ids: ProducerIds::new(metadata.image().next_producer_id),
             directory,
@@ -160,15 +181,18 @@ impl Engine {
             catalog,
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
-            groups: Groups::default(),
+            groups,
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
             closed: tokio::sync::Mutex::new(false),
             stop: Arc::new(Notify::new()),
+            cleaner: Arc::default(),
             log_threads: Mutex::new(Some(log_threads)),
         });
         maintenance::start(&core, options.maintenance_interval, core.stop.clone());
+        groups::start_ticker(&core);
+        compaction::start(&core, options.maintenance_interval);
         Ok(Self { core })
     }
 
@@ -201,6 +225,10 @@ impl Engine {
             file_reads: counters.file_reads.get(),
             tail_cache_bytes: self.core.directory.tail_budget().used_bytes() as u64,
             segments_removed: counters.segments_removed.get(),
+            compaction_passes: counters.compaction_passes.get(),
+            compaction_read_bytes: counters.compaction_read_bytes.get(),
+            compaction_written_bytes: counters.compaction_written_bytes.get(),
+            compaction_failures: counters.compaction_failures.get(),
             ..Stats::default()
         };
         for topic in topics.iter() {
@@ -209,6 +237,7 @@ impl Engine {
                 stats.waiting_appends += partition.waiting_appends() as u64;
                 stats.log_bytes += partition.size_bytes();
                 stats.damaged_ranges += partition.reader().damage_count() as u64;
+                stats.compaction_failing += u64::from(partition.compaction_failure().is_some());
             }
         }
         stats
@@ -227,8 +256,9 @@ impl Engine {
     }
 
     /// Looks after retention, age rolls, checkpoints and retiring partitions now, as the maintenance task does at every
-    /// interval. Blocks.
+    /// interval, and does what is due in consumer groups. Blocks.
     pub fn run_maintenance(&self) {
+        self.core.groups.tick();
         maintenance::run(&self.core);
     }
 
@@ -267,7 +297,9 @@ impl Core {
 
     fn close(&self) -> Result<(), CloseError> {
         self.closing.store(true, Ordering::Release);
+        self.groups.close();
         self.stop.notify_one();
+        self.cleaner.stop();
         // No topic comes or goes from here on, since changes are refused while closing.
         let _changes = self.changes.lock();
         let topics = self.catalog.topics();
@@ -276,6 +308,8 @@ impl Core {
         if let Some(threads) = &*self.log_threads.lock() {
             threads.hurry();
         }
+        partitions.iter().for_each(|partition| partition.cancel_cleaning());
+        partitions.iter().for_each(|partition| partition.stop_cleaning());
         partitions.iter().for_each(|partition| partition.shut(Shut::Closing));
         topics.iter().for_each(|topic| topic.wake_all());
         drop(self.log_threads.lock().take());
@@ -294,5 +328,9 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.stop.notify_one();
+        self.cleaner.stop();
+        for topic in self.catalog.topics().iter() {
+            topic.state().partitions().for_each(|partition| partition.cancel_cleaning());
+        }
     }
 }

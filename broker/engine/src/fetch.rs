@@ -11,6 +11,8 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+mod counting;
+
 use crate::Engine;
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -102,7 +104,7 @@ impl Fetched {
     }
 
     /// Cuts a single batch that is larger than `max_bytes` down to the records of it that fit, one at least.
-    fn keep_bytes(mut self, max_bytes: usize) -> Self {
+    pub(crate) fn keep_bytes(mut self, max_bytes: usize) -> Self {
         if self.batches.first().is_none_or(|first| first.bytes().len() <= max_bytes) {
             return self;
         }
@@ -122,9 +124,10 @@ impl Fetched {
         self
     }
 
-    /// Whether it brings neither a record nor word of a gap.
+    /// Whether it brings neither a record nor word of a gap. Batches without a record that counts are not kept, but for
+    /// control batches, whose records never count.
     pub(crate) fn is_empty(&self) -> bool {
-        self.batches.is_empty() && self.gaps.is_empty()
+        self.gaps.is_empty() && self.batches.iter().all(|batch| batch.header().is_control())
     }
 }
 
@@ -244,7 +247,7 @@ impl Engine {
         let reading = Reading { core: &self.core, topic: &topic, partition: &partition, isolation: request.isolation };
         let mut from = reading.resolve(request.from).await?;
         // A number that was asked for must be there; a place that was looked up moves with the log start.
-        let exact = matches!(request.from, From::Offset(_));
+        let mut exact = matches!(request.from, From::Offset(_));
         let max_records = request.max_records.max(1);
         let deadline = Deadline::new(request.wait);
         let reader = Arc::new(Notify::new());
@@ -254,7 +257,7 @@ impl Engine {
                 Err(error) => return Err(error),
                 Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes)),
                 // All that was there does not count; what comes behind it may.
-                Ok(fetched) if fetched.next_offset > from => from = fetched.next_offset,
+                Ok(fetched) if fetched.next_offset > from => (from, exact) = (fetched.next_offset, false),
                 Ok(fetched) => {
                     let _waiter = partition.waiters().register(bound_of(request.isolation), from, &reader);
                     let more = partition.bound(request.isolation) > from || reading.gone().is_some();
@@ -361,7 +364,7 @@ impl Reading<'_> {
     }
 
     fn fetched(&self, from: Offset, max_records: usize, chunk: ReadChunk) -> Fetched {
-        let (batches, next_offset) = keep_records(chunk.batches, from, max_records, chunk.next_offset);
+        let (batches, next_offset) = counting::keep_records(chunk.batches, from, max_records, chunk.next_offset);
         let gaps = chunk.gaps.into_iter().filter(|gap| gap.from < next_offset).collect();
         Fetched {
             partition: self.partition.index(),
@@ -376,26 +379,6 @@ impl Reading<'_> {
             leader_epoch: self.partition.leader_epoch(),
         }
     }
-}
-
-/// The batches that hold the first `max_records` records from `from` on, and the offset behind these.
-fn keep_records(batches: Vec<Batch>, from: Offset, max_records: usize, end: Offset) -> (Vec<Batch>, Offset) {
-    let mut kept = Vec::with_capacity(batches.len());
-    let mut left = max_records as u64;
-    for batch in batches {
-        if left == 0 {
-            return (kept, batch.header().base_offset.max(from));
-        }
-        let first = batch.header().base_offset.max(from);
-        let next = batch.header().next_offset();
-        let count = if batch.header().is_control() { 0 } else { next.0 - first.0 };
-        kept.push(batch);
-        if count > left {
-            return (kept, first.advance(left));
-        }
-        left -= count;
-    }
-    (kept, end)
 }
 
 /// The first record of a time or later below `bound`. Reads files, so it runs on a thread that may block.

@@ -1,9 +1,10 @@
-//! The engine: topics, partitions, produce, fetch and group offsets of one node. Async begins here.
+//! The engine: topics, partitions, produce, fetch and consumer groups of one node. Async begins here.
 //!
 //! Every call names its [`Principal`](levada_model::Principal) and asks the authorizer. Not here: HTTP, wire types, and
 //! WebAssembly (modules come in through the traits of `levada_extension`).
 
 mod catalog;
+mod compaction;
 mod counters;
 mod directory;
 mod engine;
@@ -13,16 +14,25 @@ mod heavy;
 mod maintenance;
 mod metadata;
 mod partition;
+mod partition_set;
 mod produce;
 mod producer_ids;
 mod start;
 mod topic_reader;
 mod topics;
 
+pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
 pub use engine::{CloseError, Engine, EngineOptions, Health, OpenError, Stats};
 pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, From, Isolation, TimeOffset};
-pub use groups::{CommittedOffset, GroupError, OffsetCommit};
+pub use groups::{
+    AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
+    GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
+    OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+};
 pub use heavy::{Work, compute};
+pub use levada_coordinator::{
+    AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Start as GroupStart,
+};
 pub use produce::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
 };

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex, Principal, TopicId, TopicName};
 use tokio::sync::Notify;
 
 use crate::Engine;
-use crate::catalog::{Topic, TopicState};
-use crate::engine::Core;
-use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation, Reading, bound_of};
-use crate::partition::{Bound, Partition, Waiter};
+use crate::catalog::Topic;
+use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation, Reading};
+use crate::partition_set::PartitionSet;
 
 /// A position in every partition of a topic: what a cursor holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +40,8 @@ pub struct TopicChunk {
 
 /// Reads a whole topic, partition by partition in turn; sees partitions that are added.
 pub struct TopicReader {
-    core: Arc<Core>,
     topic: Arc<Topic>,
-    isolation: Isolation,
-    next: BTreeMap<PartitionIndex, Offset>,
-    /// The partition that was read first the last time; the one behind it is first now.
-    turn: Option<PartitionIndex>,
+    set: PartitionSet,
     woken: Arc<Notify>,
 }
 
@@ -79,15 +73,17 @@ impl Engine {
             }
             TopicStart::Positions(positions) => next.extend(positions.next),
         }
-        for (partition, requested) in &next {
-            let high_watermark = state.partition(*partition).map(|partition| partition.high_watermark());
-            if let Some(high_watermark) = high_watermark.filter(|end| requested > end) {
-                return Err(FetchError::BeyondEnd { partition: *partition, requested: *requested, high_watermark });
+        let mut set = PartitionSet::new(self.core.clone(), isolation);
+        set.add_topic(&topic);
+        for (partition, requested) in next {
+            let high_watermark = state.partition(partition).map(|partition| partition.high_watermark());
+            if let Some(high_watermark) = high_watermark.filter(|end| requested > *end) {
+                return Err(FetchError::BeyondEnd { partition, requested, high_watermark });
             }
+            set.put((topic.id(), partition), requested);
         }
-        let woken = Arc::new(Notify::new());
-        let mut reader = TopicReader { core: self.core.clone(), topic, isolation, next, turn: None, woken };
-        reader.follow_partitions(&state);
+        let mut reader = TopicReader { topic, set, woken: Arc::default() };
+        reader.follow_partitions();
         Ok(reader)
     }
 }
@@ -106,14 +102,14 @@ impl TopicReader {
     ) -> Result<TopicChunk, FetchError> {
         let deadline = Deadline::new(wait);
         loop {
-            let state = self.topic.state_full();
-            self.follow_partitions(&state);
-            let parts = self.read_round(&state, max_records.max(1), max_bytes.max(1)).await?;
+            self.follow_partitions();
+            let round = self.set.read_round(max_records.max(1), max_bytes.max(1)).await;
+            let parts: Vec<_> = round.map_err(|(_, error)| error)?.into_iter().map(|(_, part)| part).collect();
             if !parts.is_empty() {
                 return Ok(TopicChunk { parts });
             }
-            let _waiters = self.register(&state);
-            if !self.has_news(&state) && !deadline.wait(&self.woken).await {
+            let _waiters = self.set.register(&self.woken);
+            if !self.set.has_news() && !deadline.wait(&self.woken).await {
                 return Ok(TopicChunk::default());
             }
         }
@@ -122,99 +118,18 @@ impl TopicReader {
     /// Where it stands, behind everything that was returned.
     #[must_use]
     pub fn positions(&self) -> Positions {
-        let next = self.next.iter().map(|(partition, offset)| (*partition, *offset)).collect();
+        let next = self.set.positions().map(|((_, partition), offset)| (partition, offset)).collect();
         Positions { topic_id: self.topic.id(), next }
     }
 
     /// Begins new partitions at their start and forgets those that were dropped.
-    fn follow_partitions(&mut self, state: &TopicState) {
-        self.next.retain(|partition, _| state.partition(*partition).is_some());
-        for partition in state.partitions() {
-            self.next.entry(partition.index()).or_insert_with(|| partition.log_start());
-        }
-    }
-
-    /// One turn over all partitions, from the one behind that which came first the last time.
-    async fn read_round(
-        &mut self,
-        state: &TopicState,
-        max_records: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Fetched>, FetchError> {
-        let turn = self.turn;
-        let (mut order, behind): (Vec<_>, Vec<_>) = state.partitions().partition(|p| Some(p.index()) > turn);
-        order.extend(behind);
-        let (mut records_left, mut bytes_left) = (max_records, max_bytes);
-        let mut parts: Vec<Fetched> = Vec::new();
-        let mut moved = Vec::new();
-        for partition in order {
-            if records_left == 0 || bytes_left == 0 {
-                break;
-            }
-            let Some(fetched) = self.read_one(partition, records_left, bytes_left).await? else { continue };
-            moved.push((partition.index(), fetched.next_offset));
-            if fetched.is_empty() {
-                continue;
-            }
-            let count: u64 = fetched.batches.iter().map(|batch| u64::from(batch.header().record_count)).sum();
-            records_left = records_left.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-            bytes_left = bytes_left.saturating_sub(fetched.batches.iter().map(|batch| batch.bytes().len()).sum());
-            parts.push(fetched);
-        }
-        // Only now, so that a step that is given up half-way skips nothing.
-        self.next.extend(moved);
-        if let Some(first) = parts.first() {
-            self.turn = Some(first.partition);
-        }
-        Ok(parts)
-    }
-
-    /// What one partition has behind the position, if anything.
-    async fn read_one(
-        &self,
-        partition: &Arc<Partition>,
-        max_records: usize,
-        max_bytes: usize,
-    ) -> Result<Option<Fetched>, FetchError> {
-        let reading = Reading { core: &self.core, topic: &self.topic, partition, isolation: self.isolation };
-        let position = self.next[&partition.index()];
-        let mut from = position;
-        loop {
-            if from == partition.bound(self.isolation) && from == position && from >= partition.log_start() {
-                return reading.gone().map_or(Ok(None), Err);
-            }
-            match reading.read(from, max_records, max_bytes).await {
-                Err(FetchError::BelowStart { log_start_offset, .. }) => from = log_start_offset,
-                Err(error) => return Err(error),
-                Ok(mut fetched) => {
-                    if position < from {
-                        fetched.gaps.insert(0, Damage { from: position, to: from });
-                    }
-                    return Ok(Some(fetched));
-                }
+    fn follow_partitions(&mut self) {
+        self.set.refresh();
+        for partition in self.topic.state().partitions() {
+            let place = (self.topic.id(), partition.index());
+            if self.set.position(place).is_none() {
+                self.set.put(place, partition.log_start());
             }
         }
-    }
-
-    fn register(&self, state: &TopicState) -> Vec<Waiter> {
-        let bound = bound_of(self.isolation);
-        let partitions = state.partitions();
-        let mut waiters: Vec<_> = partitions
-            .map(|partition| partition.waiters().register(bound, self.next[&partition.index()], &self.woken))
-            .collect();
-        waiters.push(self.topic.watchers().register(Bound::HighWatermark, Offset(0), &self.woken));
-        waiters
-    }
-
-    /// Whether there is something to do since the round; looked at after registering.
-    fn has_news(&self, state: &Arc<TopicState>) -> bool {
-        let moved = |partition: &Arc<Partition>| {
-            let position = self.next[&partition.index()];
-            partition.bound(self.isolation) > position || partition.log_start() > position
-        };
-        self.topic.is_deleted()
-            || self.core.is_closing()
-            || !Arc::ptr_eq(state, &*self.topic.state())
-            || state.partitions().any(moved)
     }
 }

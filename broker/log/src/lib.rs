@@ -15,8 +15,9 @@ pub use batch::{
 #[cfg(feature = "sim")]
 pub use partition::PlantedFaults;
 pub use partition::{
-    Append, AppendError, Appended, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError,
-    Recovery, Retained, SegmentFile, SegmentScan, SequenceCheck, Stretch, segment_files,
+    Append, AppendError, Appended, Compacted, CompactionError, CompactionOptions, CompactionPass, CompactionPlan,
+    CompactionState, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError, Recovery,
+    Retained, SegmentFile, SegmentScan, SequenceCheck, Stretch, Uncompacted, UncompactedReason, segment_files,
 };
 pub use producers::{derived_producer_id, is_derived};
 #[cfg(feature = "sim")]

@@ -154,6 +154,14 @@ impl Producers {
         self.key_order.retain(|(id, offset)| keys.get(id).is_some_and(|key| key.base_offset == *offset));
     }
 
+    /// The first offsets of all batches that a repeat would be recognised by, in rising order.
+    pub(crate) fn remembered(&self) -> Vec<Offset> {
+        let of_producers = self.producers.values().flat_map(|producer| &producer.batches).map(|b| b.base_offset);
+        let mut offsets: Vec<Offset> = of_producers.chain(self.keys.values().map(|key| key.base_offset)).collect();
+        offsets.sort_unstable();
+        offsets
+    }
+
     /// All producers, in order of their ids.
     pub(crate) fn producers(&self) -> impl ExactSizeIterator<Item = (ProducerId, &Producer)> {
         self.producers.iter().map(|(id, producer)| (*id, producer))

@@ -53,6 +53,15 @@ pub enum Durability {
     PageCache,
 }
 
+/// What happens to old records (`cleanup.policy`); at least one of both holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanupPolicy {
+    /// Of each key only the newest record stays.
+    pub compact: bool,
+    /// `retention.ms` and `retention.bytes` remove whole segments.
+    pub delete: bool,
+}
+
 /// Whose time a record carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
@@ -79,18 +88,28 @@ pub enum Compression {
 }
 
 /// A topic's settings in force, but those that have one value only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TopicConfig {
+    /// `cleanup.policy`.
+    pub cleanup: CleanupPolicy,
     /// `compression.type`; Kafka's `producer` means none here, since a JSON producer compresses nothing.
     pub compression: Compression,
+    /// `delete.retention.ms`: how long a tombstone stays after compaction first met it.
+    pub delete_retention_ms: i64,
     /// `durability`.
     pub durability: Durability,
+    /// `max.compaction.lag.ms`: a record is compacted at the latest when it is older; none is never for its age.
+    pub max_compaction_lag_ms: Option<i64>,
     /// `max.message.bytes`: largest key, value and headers together, in bytes.
     pub max_message_bytes: usize,
     /// `message.timestamp.after.max.ms`: how far in the future a producer's timestamp may lie.
     pub timestamp_after_max_ms: i64,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
+    /// `min.cleanable.dirty.ratio`: compaction waits until this part of a log is not compacted, from 0 to 1.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `min.compaction.lag.ms`: a record is not compacted away while it is younger.
+    pub min_compaction_lag_ms: i64,
     /// `min.insync.replicas`: fewer, and `acks=all` is refused.
     pub min_insync_replicas: u32,
     /// `retention.bytes` a partition; none is unbounded.
@@ -117,6 +136,7 @@ pub struct ConfigKey {
 
 const WEEKS_2_MS: i64 = 14 * 24 * 60 * 60 * 1000;
 const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
 fn integer_in(value: &Value, least: i64, most: i64) -> bool {
@@ -130,13 +150,13 @@ fn one_of(value: &Value, words: &[&str]) -> bool {
 const JSON_MAX: i64 = limits::JSON_INTEGER_MAX.cast_signed();
 
 /// All settings, in order of name.
-static KEYS: [ConfigKey; 12] = [
+static KEYS: [ConfigKey; 16] = [
     ConfigKey {
         name: "cleanup.policy",
-        rule: "\"delete\"",
-        effect: "what happens to old records: whole segments are removed",
+        rule: "one of \"delete\", \"compact\", \"compact,delete\", \"delete,compact\"",
+        effect: "what happens to old records: retention removes whole segments, compaction keeps each key's newest record",
         default: || json!("delete"),
-        check: |v| one_of(v, &["delete"]),
+        check: |v| one_of(v, &["delete", "compact", "compact,delete", "delete,compact"]),
     },
     ConfigKey {
         name: "compression.type",
@@ -146,11 +166,25 @@ static KEYS: [ConfigKey; 12] = [
         check: |v| one_of(v, &["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]),
     },
     ConfigKey {
+        name: "delete.retention.ms",
+        rule: "an integer from 0 to 2^53 - 1",
+        effect: "how long a compacted topic keeps a tombstone after compaction first met it",
+        default: || json!(DAY_MS),
+        check: |v| integer_in(v, 0, JSON_MAX),
+    },
+    ConfigKey {
         name: "durability",
         rule: "\"fsync\" or \"page-cache\"",
         effect: "what an acknowledgement means: on the disk, or in the kernel's page cache",
         default: || json!("fsync"),
         check: |v| one_of(v, &["fsync", "page-cache"]),
+    },
+    ConfigKey {
+        name: "max.compaction.lag.ms",
+        rule: "an integer from 1 to 2^53 - 1, not below min.compaction.lag.ms",
+        effect: "a record is compacted at the latest when it is older than this; the default is never for its age",
+        default: || json!(JSON_MAX),
+        check: |v| integer_in(v, 1, JSON_MAX),
     },
     ConfigKey {
         name: "max.message.bytes",
@@ -172,6 +206,20 @@ static KEYS: [ConfigKey; 12] = [
         effect: "whether records keep the producer's time or get the broker's",
         default: || json!("CreateTime"),
         check: |v| one_of(v, &["CreateTime", "LogAppendTime"]),
+    },
+    ConfigKey {
+        name: "min.cleanable.dirty.ratio",
+        rule: "a number from 0 to 1",
+        effect: "compaction waits until more than this part of a partition's log is not compacted",
+        default: || json!(0.5),
+        check: |v| v.as_f64().is_some_and(|ratio| (0.0..=1.0).contains(&ratio)),
+    },
+    ConfigKey {
+        name: "min.compaction.lag.ms",
+        rule: "an integer from 0 to 2^53 - 1",
+        effect: "a record is not compacted away while it is younger than this",
+        default: || json!(0),
+        check: |v| integer_in(v, 0, JSON_MAX),
     },
     ConfigKey {
         name: "min.insync.replicas",
@@ -256,7 +304,20 @@ impl TopicConfig {
                 });
             }
         }
-        Ok(Self::from_effective(&Self::effective(set)))
+        let config = Self::from_effective(&Self::effective(set));
+        config.check_lags().map(|()| config)
+    }
+
+    /// A record cannot have to wait for longer than it may.
+    fn check_lags(&self) -> Result<(), ConfigError> {
+        match self.max_compaction_lag_ms {
+            Some(max) if max < self.min_compaction_lag_ms => {
+                let key = KEYS.iter().find(|key| key.name == "max.compaction.lag.ms").expect("it is in the table");
+                let rule = format!("{}, which is {}", key.rule, self.min_compaction_lag_ms);
+                Err(ConfigError::Invalid { name: key.name, rule, value: max.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Every setting with its value in force.
@@ -271,6 +332,11 @@ impl TopicConfig {
         let unless_negative = |name: &str| Some(number(name)).filter(|n| *n >= 0);
         let word = |name: &str| all[name].as_str().expect("checked to be a word").to_owned();
         Self {
+            cleanup: {
+                let policy = word("cleanup.policy");
+                let names = |word| policy.split(',').any(|part| part == word);
+                CleanupPolicy { compact: names("compact"), delete: names("delete") }
+            },
             compression: match word("compression.type").as_str() {
                 "gzip" => Compression::Gzip,
                 "snappy" => Compression::Snappy,
@@ -278,16 +344,20 @@ impl TopicConfig {
                 "zstd" => Compression::Zstd,
                 _ => Compression::None,
             },
+            delete_retention_ms: number("delete.retention.ms"),
             durability: match word("durability").as_str() {
                 "page-cache" => Durability::PageCache,
                 _ => Durability::Fsync,
             },
+            max_compaction_lag_ms: Some(number("max.compaction.lag.ms")).filter(|ms| *ms < JSON_MAX),
             max_message_bytes: usize::try_from(number("max.message.bytes")).expect("checked to be positive"),
             timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
             timestamp_type: match word("message.timestamp.type").as_str() {
                 "LogAppendTime" => TimestampType::LogAppendTime,
                 _ => TimestampType::CreateTime,
             },
+            min_cleanable_dirty_ratio: all["min.cleanable.dirty.ratio"].as_f64().expect("checked to be a number"),
+            min_compaction_lag_ms: number("min.compaction.lag.ms"),
             min_insync_replicas: u32::try_from(number("min.insync.replicas")).expect("checked to be small"),
             retention_bytes: unless_negative("retention.bytes").map(i64::cast_unsigned),
             retention_ms: unless_negative("retention.ms"),
@@ -330,10 +400,43 @@ mod tests {
             ("segment.bytes", json!(10)),
             ("durability", json!("none")),
             ("message.timestamp.after.max.ms", json!(9_007_199_254_740_992_i64)),
+            ("cleanup.policy", json!("compact,compact")),
+            ("cleanup.policy", json!(["compact"])),
+            ("min.cleanable.dirty.ratio", json!(1.1)),
+            ("min.cleanable.dirty.ratio", json!(-0.1)),
+            ("min.cleanable.dirty.ratio", json!("0.5")),
+            ("min.compaction.lag.ms", json!(-1)),
+            ("max.compaction.lag.ms", json!(0)),
+            ("delete.retention.ms", json!(-5)),
         ] {
             let error = set(name, bad).expect_err(name);
             assert!(matches!(&error, ConfigError::Invalid { name: n, .. } if *n == name), "{error}");
         }
+    }
+
+    #[test]
+    fn both_orders_of_the_cleanup_policy_mean_the_same() {
+        let policy = |text: &str| set("cleanup.policy", json!(text)).expect("valid").cleanup;
+        assert_eq!(policy("delete"), CleanupPolicy { compact: false, delete: true });
+        assert_eq!(policy("compact"), CleanupPolicy { compact: true, delete: false });
+        assert_eq!(policy("compact,delete"), CleanupPolicy { compact: true, delete: true });
+        assert_eq!(policy("delete,compact"), policy("compact,delete"));
+    }
+
+    #[test]
+    fn a_record_that_must_wait_longer_than_it_may_is_refused() {
+        let lags = |min: i64, max: i64| {
+            let set = [("min.compaction.lag.ms", min), ("max.compaction.lag.ms", max)];
+            TopicConfig::new(&set.map(|(name, ms)| (name.to_owned(), json!(ms))).into())
+        };
+        assert_eq!(lags(5, 5).expect("valid").max_compaction_lag_ms, Some(5));
+        assert_eq!(lags(5, JSON_MAX).expect("valid").max_compaction_lag_ms, None, "the default is never");
+        let error = lags(6, 5).expect_err("the wrong way round");
+        assert_eq!(
+            (error.name(), error.to_string().contains("which is 6")),
+            ("max.compaction.lag.ms", true),
+            "{error}"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod principal;
 mod record;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use config::{Compression, ConfigError, ConfigKey, Durability, TimestampType, TopicConfig};
+pub use config::{CleanupPolicy, Compression, ConfigError, ConfigKey, Durability, TimestampType, TopicConfig};
 pub use ids::{
     ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Tick, Timestamp,
     TopicId,

@@ -3,6 +3,8 @@
 //! A cap is checked at the edge, where a request that breaks it is refused with the cap's name, and asserted inside.
 //! Those that an operator may move are defaults here; the setting that moves them is named in the comment.
 
+use std::ops::RangeInclusive;
+
 /// Longest topic or group name, in bytes (Kafka's rule for topics).
 pub const NAME_BYTES_MAX: usize = 249;
 /// Longest id of a group's member, in characters.
@@ -70,8 +72,25 @@ pub const PARTITION_QUEUE_APPENDS_MAX: usize = 4_096;
 pub const PARTITION_QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of recent batches that the whole broker keeps in memory for readers at the tail.
 pub const TAIL_CACHE_BYTES_MAX: usize = 64 << 20;
+/// Default of `--compaction-memory-bytes`: memory for the keys of the log that is compacted (Kafka's
+/// `log.cleaner.dedupe.buffer.size`, which is 128 MiB).
+pub const COMPACTION_MEMORY_BYTES: usize = 64 << 20;
+/// Default and largest `wait_ms` of a forced compaction; above it the request is clamped.
+pub const COMPACT_WAIT_MS_MAX: u64 = 30_000;
 /// Partitions of `__consumer_offsets`.
 pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
+/// Most members of one group.
+pub const GROUP_MEMBERS_MAX: usize = 10_000;
+/// Most topics that one member of a group subscribes to.
+pub const SUBSCRIPTION_TOPICS_MAX: usize = 1_000;
+/// Longest text by which a member of a group says who it is; what is beyond is cut off.
+pub const CLIENT_BYTES_MAX: usize = 256;
+/// Longest name of an assignor, `module:` included.
+pub const ASSIGNOR_NAME_BYTES_MAX: usize = 256;
+/// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
+pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
+/// Longest time that a group waits for its assignor; then the built-in one decides.
+pub const ASSIGN_MS_MAX: u64 = 30_000;
 /// Smallest `segment.bytes`. Kafka's is 14 bytes before 4.0 and 1 MiB since; ours is what one index interval needs.
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 /// Largest `segment.bytes`: positions within a segment are 32 bits wide.
@@ -84,3 +103,23 @@ pub const MODULE_ANSWER_BYTES_MAX: usize = 32 << 20;
 pub const MODULE_REASON_BYTES_MAX: usize = 1 << 10;
 /// Largest accumulator of an aggregator.
 pub const MODULE_ACCUMULATOR_BYTES_MAX: usize = 64 << 10;
+/// How long the first assignment of an empty group waits for more members (`group.initial.rebalance.delay.ms`).
+pub const INITIAL_REBALANCE_DELAY_MS: u64 = 500;
+/// Least time between two rebalances of a group.
+pub const REBALANCE_INTERVAL_MS: u64 = 100;
+/// How long committed offsets are kept after their group became empty (`offsets.retention.minutes`): 7 days.
+pub const OFFSETS_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Session time-outs that a member may ask for.
+pub const SESSION_TIMEOUT_MS: RangeInclusive<u64> = 100..=30 * 60 * 1000;
+/// Rebalance time-outs that a member may ask for.
+pub const REBALANCE_TIMEOUT_MS: RangeInclusive<u64> = 100..=60 * 60 * 1000;
+/// Largest silences between two fetches that a member may ask for.
+pub const MAX_POLL_INTERVAL_MS: RangeInclusive<u64> = 100..=24 * 60 * 60 * 1000;
+/// Most topics that one member subscribes to.
+pub const GROUP_TOPICS_MAX: usize = 1_000;
+/// Most characters that are kept of who a member says that it is.
+pub const CLIENT_CHARS_MAX: usize = 256;
+/// Most records of one rejection.
+pub const REJECT_RECORDS_MAX: usize = 1_000;
+/// Most characters of a rejection's reason.
+pub const REJECT_REASON_CHARS_MAX: usize = 4_096;

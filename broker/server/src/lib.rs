@@ -5,11 +5,14 @@
 //! (`levada_engine`).
 
 mod cluster;
+mod compaction;
 mod connection;
+mod cursor;
 mod extract;
 mod front;
 mod gate;
 mod groups;
+mod listing;
 mod metrics;
 mod openapi;
 mod options;

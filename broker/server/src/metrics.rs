@@ -156,6 +156,7 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("log_bytes", "Bytes of all log segments", stats.log_bytes),
         ("tail_cache_bytes", "Bytes of recent batches in memory", stats.tail_cache_bytes),
         ("damaged_ranges", "Stretches of offsets lost to damage", stats.damaged_ranges),
+        ("compaction_failing", "Partitions whose last pass of compaction failed", stats.compaction_failing),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -171,6 +172,10 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("tail_cache_hits", "Reads answered from memory", stats.tail_cache_hits),
         ("file_reads", "Reads that went to a file", stats.file_reads),
         ("segments_removed", "Segments that retention removed", stats.segments_removed),
+        ("compaction_passes", "Passes of compaction that were put in place", stats.compaction_passes),
+        ("compaction_read_bytes", "Bytes of segments that compaction read", stats.compaction_read_bytes),
+        ("compaction_written_bytes", "Bytes of segments that compaction wrote", stats.compaction_written_bytes),
+        ("compaction_failures", "Passes of compaction that failed", stats.compaction_failures),
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);

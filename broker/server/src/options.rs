@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use levada_model::limits::{BODY_BYTES_MAX, PRODUCER_EXPIRATION_MS};
+use levada_engine::GroupOptions;
+use levada_model::limits::{BODY_BYTES_MAX, COMPACTION_MEMORY_BYTES, PRODUCER_EXPIRATION_MS};
 use tokio::sync::Semaphore;
 
 use crate::start::StartError;
@@ -18,8 +19,12 @@ const BODY_BYTES_CEILING: usize = i32::MAX as usize;
 const HEADERS_CEILING: usize = 4_096;
 /// Most bytes of a head that may be allowed: they are buffered for each connection.
 const HEADER_BYTES_CEILING: usize = 16 << 20;
+/// Least memory for compaction: some ten thousand keys a pass.
+const COMPACTION_BYTES_FLOOR: usize = 1 << 20;
 /// Longest linger: each produce waits so long.
 const LINGER_CEILING: Duration = Duration::from_secs(60);
+/// Longest first pause of a group: its members read nothing meanwhile.
+const GROUP_DELAY_CEILING: Duration = Duration::from_secs(10 * 60);
 /// Longest of the other times: a hundred years, which every clock can still count.
 const TIME_CEILING: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The smallest time that an option can name.
@@ -54,10 +59,16 @@ pub struct ServeOptions {
     pub auto_create_topics: Option<bool>,
     /// How long a partition remembers a producer after its last append.
     pub producer_expiration: Duration,
-    /// How often retention, age rolls and checkpoints are looked after.
+    /// How often retention, age rolls, checkpoints and compaction are looked after.
     pub maintenance_interval: Duration,
+    /// Most memory that compaction takes for the keys of the log that it is at; what does not fit takes further passes.
+    pub compaction_memory_bytes: usize,
     /// How long a partition waits for company before it writes and syncs a group.
     pub linger: Duration,
+    /// How long the first assignment of an empty group waits for more members.
+    pub group_initial_rebalance_delay: Duration,
+    /// How long committed offsets are kept after their group became empty.
+    pub offsets_retention: Duration,
     /// How often an event stream says that it is there.
     pub sse_heartbeat: Duration,
     /// How long a shutdown waits for running requests.
@@ -66,6 +77,7 @@ pub struct ServeOptions {
 
 impl Default for ServeOptions {
     fn default() -> Self {
+        let groups = GroupOptions::default();
         Self {
             data_dir: PathBuf::from("./levada-data"),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
@@ -81,7 +93,10 @@ impl Default for ServeOptions {
             auto_create_topics: None,
             producer_expiration: Duration::from_millis(PRODUCER_EXPIRATION_MS.unsigned_abs()),
             maintenance_interval: Duration::from_secs(30),
+            compaction_memory_bytes: COMPACTION_MEMORY_BYTES,
             linger: Duration::ZERO,
+            group_initial_rebalance_delay: groups.initial_rebalance_delay,
+            offsets_retention: groups.offsets_retention,
             sse_heartbeat: Duration::from_secs(15),
             shutdown_timeout: Duration::from_secs(30),
         }
@@ -109,7 +124,11 @@ impl ServeOptions {
         time("--idle-timeout-ms", self.idle_timeout, MS..=TIME_CEILING)?;
         time("--producer-id-expiration-ms", self.producer_expiration, MS..=TIME_CEILING)?;
         time("--maintenance-interval-ms", self.maintenance_interval, MS..=TIME_CEILING)?;
+        number("--compaction-memory-bytes", self.compaction_memory_bytes, COMPACTION_BYTES_FLOOR..=usize::MAX)?;
         time("--linger-ms", self.linger, Duration::ZERO..=LINGER_CEILING)?;
+        let delay = self.group_initial_rebalance_delay;
+        time("--group-initial-rebalance-delay-ms", delay, Duration::ZERO..=GROUP_DELAY_CEILING)?;
+        time("--offsets-retention-ms", self.offsets_retention, MS..=TIME_CEILING)?;
         time("--sse-heartbeat-ms", self.sse_heartbeat, MS..=TIME_CEILING)?;
         time("--shutdown-timeout-ms", self.shutdown_timeout, MS..=TIME_CEILING)
     }
@@ -136,12 +155,15 @@ mod tests {
 
     #[test]
     fn the_defaults_and_the_edges_are_taken() {
-        let taken: [Change; 5] = [
+        let taken: [Change; 8] = [
             |_| {},
+            |o| o.compaction_memory_bytes = COMPACTION_BYTES_FLOOR,
             |o| (o.max_body_bytes, o.max_connections, o.max_headers, o.max_header_bytes) = (1, 1, 1, 1),
             |o| (o.max_headers, o.max_body_bytes) = (HEADERS_CEILING, BODY_BYTES_CEILING),
             |o| (o.linger, o.maintenance_interval, o.shutdown_timeout) = (LINGER_CEILING, MS, MS),
             |o| (o.header_timeout, o.producer_expiration) = (TIME_CEILING, TIME_CEILING),
+            |o| (o.group_initial_rebalance_delay, o.offsets_retention) = (Duration::ZERO, MS),
+            |o| (o.group_initial_rebalance_delay, o.offsets_retention) = (GROUP_DELAY_CEILING, TIME_CEILING),
         ];
         for change in taken {
             let mut options = ServeOptions::default();
@@ -152,7 +174,12 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 12] = [
+        let refused: [(&str, Change, Change); 15] = [
+            (
+                "--compaction-memory-bytes",
+                |o| o.compaction_memory_bytes = 0,
+                |o| o.compaction_memory_bytes = COMPACTION_BYTES_FLOOR - 1,
+            ),
             ("--max-body-bytes", |o| o.max_body_bytes = 0, |o| o.max_body_bytes = usize::MAX),
             ("--max-connections", |o| o.max_connections = 0, |o| o.max_connections = usize::MAX),
             ("--max-headers", |o| o.max_headers = 0, |o| o.max_headers = 4_097),
@@ -171,6 +198,16 @@ mod tests {
                 |o| o.maintenance_interval = Duration::MAX,
             ),
             ("--linger-ms", |o| o.linger = Duration::from_secs(61), |o| o.linger = Duration::MAX),
+            (
+                "--group-initial-rebalance-delay-ms",
+                |o| o.group_initial_rebalance_delay = GROUP_DELAY_CEILING + MS,
+                |o| o.group_initial_rebalance_delay = Duration::MAX,
+            ),
+            (
+                "--offsets-retention-ms",
+                |o| o.offsets_retention = Duration::ZERO,
+                |o| o.offsets_retention = Duration::MAX,
+            ),
             ("--sse-heartbeat-ms", |o| o.sse_heartbeat = Duration::ZERO, |o| o.sse_heartbeat = Duration::MAX),
             ("--shutdown-timeout-ms", |o| o.shutdown_timeout = Duration::ZERO, |o| o.shutdown_timeout = Duration::MAX),
         ];

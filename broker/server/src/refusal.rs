@@ -1,13 +1,13 @@
 //! Problems as answers, and the one place where the engine's errors become problems.
 //!
-//! Not here: the errors of produce and fetch, which are told beside their handlers.
+//! Not here: the errors of produce, fetch and groups, which are told beside their handlers.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use levada_api::strict::pointer_token;
-use levada_api::{Effect, ErrorCode, Problem};
-use levada_engine::{GroupError, TopicError};
-use levada_model::{ConfigError, Denied, NameError};
+use levada_api::{Effect, ErrorCode, Problem, echo};
+use levada_engine::TopicError;
+use levada_model::{ConfigError, Denied, GroupName, NameError};
 
 /// Seconds after which a refused but retryable request may be tried again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -56,6 +56,12 @@ pub(crate) fn group_name(error: &NameError) -> Problem {
     Problem::new(ErrorCode::InvalidGroupName, error.to_string())
 }
 
+/// There is no such member, whether there was one or not.
+pub(crate) fn unknown_member(group: &GroupName, member: &str) -> Problem {
+    let detail = format!("group {group} has no member {:?} (any more); join again", echo(member));
+    Problem::new(ErrorCode::UnknownMember, detail)
+}
+
 /// What a refusal of a failing disk says of its effect.
 pub(crate) fn effect(possible: bool) -> Effect {
     if possible { Effect::Possible } else { Effect::None }
@@ -85,6 +91,10 @@ impl From<TopicError> for Refusal {
             TopicError::NoPartition { .. } => ErrorCode::InvalidOffset,
             TopicError::Repeated(_) => ErrorCode::InvalidField,
             TopicError::BeyondEnd { .. } => ErrorCode::InvalidOffset,
+            TopicError::Keyless { .. } => ErrorCode::KeylessRecords,
+            TopicError::NotCompacted(_) => ErrorCode::NotCompacted,
+            TopicError::CompactionFailed { .. } => ErrorCode::CompactionFailed,
+            TopicError::Storage(_) => ErrorCode::StorageFailed,
             TopicError::Closing => ErrorCode::ShuttingDown,
             TopicError::OutOfFiles => ErrorCode::Overloaded,
             TopicError::Fenced { .. } => ErrorCode::LogFenced,
@@ -94,25 +104,9 @@ impl From<TopicError> for Refusal {
             TopicError::BeyondEnd { high_watermark, .. } => problem.with(|m| m.high_watermark = Some(high_watermark.0)),
             TopicError::Fenced { possible, .. } => problem.effect(effect(possible)),
             TopicError::PartitionCount { .. } => problem.at("/partitions", error.to_string()),
+            TopicError::Keyless { .. } => problem.at("/config/cleanup.policy", error.to_string()),
+            TopicError::CompactionFailed { .. } => problem.effect(Effect::Partial),
             _ => problem,
-        })
-    }
-}
-
-impl From<GroupError> for Refusal {
-    fn from(error: GroupError) -> Self {
-        let detail = error.to_string();
-        Self(match error {
-            GroupError::Denied(error) => denied(&error),
-            GroupError::NotFound(_) => Problem::new(ErrorCode::GroupNotFound, detail),
-            GroupError::Offsets(wrong) => {
-                let places = wrong.into_iter().map(|(index, detail)| (format!("/offsets/{index}"), detail));
-                Problem::new(ErrorCode::InvalidOffset, detail).at_each(places)
-            }
-            GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
-            GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
-            GroupError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
-            GroupError::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible)),
         })
     }
 }

@@ -6,13 +6,14 @@ use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::front::{note_route, nothing_here};
-use crate::{AppState, cluster, groups, openapi, produce, read, topics};
+use crate::{AppState, cluster, compaction, groups, openapi, produce, read, topics};
 
 /// All routes.
 pub(crate) fn router(state: AppState) -> Router {
     let (api, document) = OpenApiRouter::with_openapi(openapi::skeleton())
         .merge(cluster::routes())
         .merge(topics::routes())
+        .merge(compaction::routes())
         .merge(produce::routes())
         .merge(read::routes())
         .merge(groups::routes())

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_engine::{CloseError, Engine, EngineOptions, OpenError};
+use levada_engine::{CloseError, Engine, EngineOptions, GroupOptions, OpenError};
 use levada_log::DiskStorage;
 use levada_model::{AllowAll, SystemClock};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -164,7 +164,13 @@ fn engine_options(options: &ServeOptions) -> EngineOptions {
         auto_create_topics: options.creates_topics(),
         producer_expiration: options.producer_expiration,
         maintenance_interval: options.maintenance_interval,
+        compaction_memory_bytes: options.compaction_memory_bytes,
         linger: options.linger,
+        groups: GroupOptions {
+            initial_rebalance_delay: options.group_initial_rebalance_delay,
+            offsets_retention: options.offsets_retention,
+            ..GroupOptions::default()
+        },
     }
 }
 

@@ -2,21 +2,20 @@
 
 use axum::response::{IntoResponse, Response};
 use axum::{Json, middleware};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_api::{
     AlterTopic, CreateTopic, ErrorCode, Partition, PartitionState, Problem, Topic, TopicList, TruncateTopic,
     TruncatedPartition, TruncatedTopic,
 };
-use levada_engine::{TopicDescription, TopicError};
-use levada_model::limits::{LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX};
-use levada_model::{NodeId, Offset, PartitionIndex, TopicName};
+use levada_engine::{Engine, TopicDescription, TopicError};
+use levada_model::{NodeId, Offset, PartitionIndex, Principal, TopicName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::compaction;
 use crate::extract::{JsonBody, NoParams, Params, TopicPath, answers_json};
+use crate::listing::{Page, next_cursor};
 use crate::refusal::{Refusal, topic_name};
 use crate::state::{Caller, OpenEngine};
 
@@ -49,7 +48,7 @@ async fn create(
     let new = levada_engine::CreateTopic { name, partitions: new.partitions, config: new.config };
     let topic = engine.create_topic(&who, new).await?;
     let location = [(header::LOCATION, format!("/v1/topics/{}", topic.name))];
-    Ok((StatusCode::CREATED, location, described(topic)).into_response())
+    Ok((StatusCode::CREATED, location, described(&engine, &who, topic).await).into_response())
 }
 
 /// List topics, by name
@@ -64,12 +63,10 @@ async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<TopicList>, Refusal> {
-    let limit = params.clamped("limit", 1, LIST_LIMIT_DEFAULT as u64, LIST_LIMIT_MAX as u64)?;
-    let after = params.text("cursor").map(|cursor| read_cursor(&cursor)).transpose()?;
+    let Page { limit, after } = Page::<TopicName>::read(&mut params)?;
     params.finish()?;
-    let limit = usize::try_from(limit).expect("cut to a small number");
     let page = engine.list_topics(&who, after.as_ref(), limit)?;
-    let next_cursor = page.next_after.map(|name| URL_SAFE_NO_PAD.encode(name.as_str()));
+    let next_cursor = page.next_after.map(|name| next_cursor(name.as_str()));
     Ok(Json(TopicList { topics: page.topics.into_iter().map(topic).collect(), next_cursor }))
 }
 
@@ -87,7 +84,8 @@ async fn describe(
     TopicPath(name): TopicPath,
     _: NoParams,
 ) -> Result<Response, Refusal> {
-    Ok(described(engine.describe_topic(&who, &name)?))
+    let topic = engine.describe_topic(&who, &name)?;
+    Ok(described(&engine, &who, topic).await)
 }
 
 /// Change a topic's partitions and settings
@@ -101,6 +99,7 @@ async fn describe(
             headers(("etag" = String, description = "The topic's version, for If-Match"))),
         (status = 403, description = "`internal-topic`"),
         (status = 404, description = "`topic-not-found`"),
+        (status = 409, description = "`keyless-records`: it is to be compacted, and holds records without a key"),
         (status = 412, description = "`precondition-failed`: it was changed by somebody else"),
         (status = 422, description = "`invalid-field`, `unknown-config`, `invalid-config`, `invalid-partition-count`"),
     ))]
@@ -117,7 +116,8 @@ async fn alter(
         wanted => Some(wanted.version_of(&engine.describe_topic(&who, &name)?)?),
     };
     let change = levada_engine::AlterTopic { partitions: change.partitions, config: change.config, if_version };
-    Ok(described(engine.alter_topic(&who, &name, change).await?))
+    let topic = engine.alter_topic(&who, &name, change).await?;
+    Ok(described(&engine, &who, topic).await)
 }
 
 /// Delete a topic with all its records
@@ -178,16 +178,13 @@ fn with_place(error: TopicError, wanted: &TruncateTopic) -> Refusal {
     })
 }
 
-fn read_cursor(cursor: &str) -> Result<TopicName, Problem> {
-    let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    name.and_then(|name| TopicName::new(&name).ok())
-        .ok_or_else(|| Problem::new(ErrorCode::InvalidCursor, format!("{cursor:?} is no cursor of a listing")))
-}
-
 /// The topic with its ETag: its identity and version, so that a topic created anew has another.
-fn described(description: TopicDescription) -> Response {
+async fn described(engine: &Engine, who: &Principal, description: TopicDescription) -> Response {
     let etag = HeaderValue::try_from(etag(&description)).expect("identity and number are plain text");
-    ([(header::ETAG, etag)], Json(topic(description))).into_response()
+    let name = description.name.clone();
+    let mut topic = topic(description);
+    compaction::tell(engine, who, &name, &mut topic).await;
+    ([(header::ETAG, etag)], Json(topic)).into_response()
 }
 
 fn etag(description: &TopicDescription) -> String {
@@ -257,5 +254,6 @@ fn partition(description: levada_engine::PartitionDescription) -> Partition {
             levada_engine::PartitionState::Active => PartitionState::Active,
             levada_engine::PartitionState::Retiring => PartitionState::Retiring,
         },
+        compaction: None,
     }
 }

@@ -3,10 +3,15 @@
 
 mod bench;
 mod client;
+mod compaction;
 mod completions;
 mod config;
 mod consume;
+mod consume_group;
 mod demo;
+mod dlq;
+mod exercise;
+mod group_support;
 mod groups;
 mod kill;
 mod log;

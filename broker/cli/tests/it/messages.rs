@@ -17,7 +17,11 @@ fn without_a_server_every_command_says_what_to_do() {
         &["consume", "t"],
         &["consume", "t", "--follow"],
         &["consume", "t", "--partition", "0"],
-        &["group", "offsets", "show", "g"],
+        &["consume", "t", "--group", "g"],
+        &["group", "list"],
+        &["group", "reset", "g", "--topic", "t", "--to", "earliest"],
+        &["dlq", "list"],
+        &["dlq", "redrive", "t"],
         &["bench", "consume"],
     ] {
         let error = levada(&[args, &["--url", &url]].concat()).failed(1);

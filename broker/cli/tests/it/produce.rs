@@ -1,14 +1,12 @@
 //! `levada produce`.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
-use crate::program::{FEED, Server, levada, program, run, write_file};
+use crate::program::{FEED, Server, levada, program, run, terminal, write_file};
 
 /// The records of a topic as the interface writes them.
 fn records(server: &Server, topic: &str) -> Vec<serde_json::Value> {
@@ -167,17 +165,14 @@ fn a_bar_is_drawn_where_somebody_watches() {
     let server = Server::new(&[]);
     let file = server.dir.join("feed.ndjson");
     write_file(&file, FEED);
-    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("it is ours");
-    let name = ptsname(&screen, Vec::new()).expect("it has a name").into_string().expect("it is text");
-    let terminal = File::options().read(true).write(true).open(name).expect("its other side");
+    let (mut screen, terminal) = terminal();
     let mut command = server.command(&["produce", "t", "--file", file.to_str().expect("it is text")]);
     let child = command.stdout(Stdio::piped()).stderr(terminal).spawn().expect("it starts");
     // Our copy of the other side goes with the command, so that the screen ends with the program.
     drop(command);
     let mut drawn = Vec::new();
     // The end of a terminal is an error (EIO).
-    let _: std::io::Result<usize> = File::from(screen).read_to_end(&mut drawn);
+    let _: std::io::Result<usize> = screen.read_to_end(&mut drawn);
     let output = child.wait_with_output().expect("it ends");
     assert!(output.stdout.starts_with(b"1707 stored ("));
     let drawn = String::from_utf8_lossy(&drawn);

@@ -1,5 +1,6 @@
 //! Runs the program: a server of its own for each test, and commands with what they print.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -187,6 +189,15 @@ impl Server {
     pub(crate) fn ended(mut self) -> (ExitStatus, Option<TempDir>) {
         (self.running.wait(), self.own.take())
     }
+}
+
+/// A terminal: what a person sees and types, and the side that a command is given.
+pub(crate) fn terminal() -> (File, File) {
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("it is ours");
+    let name = ptsname(&screen, Vec::new()).expect("it has a name").into_string().expect("it is text");
+    let other = File::options().read(true).write(true).open(name).expect("its other side");
+    (File::from(screen), other)
 }
 
 /// Writes a file that a command will read.

@@ -3,5 +3,6 @@
 
 mod calls;
 mod follow;
+mod groups;
 mod producer;
 mod script;

@@ -3,6 +3,7 @@
 //! Nobody but the one who serves the queue appends, and at most one does at a time. There is no task or thread per
 //! partition, so idle ones cost their memory alone.
 
+mod cleaning;
 mod owner;
 mod queue;
 mod tail;
@@ -19,12 +20,14 @@ use levada_model::{
 };
 use parking_lot::{Condvar, Mutex};
 
+pub(crate) use cleaning::{CleanFault, Failure};
 pub(crate) use queue::{Landed, Landings, NewAppend, Shut};
 pub(crate) use tail::TailBudget;
 pub(crate) use waiters::{Bound, Waiter, Waiters};
 
 use crate::directory::Directory;
 use crate::fetch::Isolation;
+use cleaning::Cleaning;
 use queue::Queue;
 use tail::Tail;
 
@@ -41,6 +44,9 @@ pub(crate) struct Partition {
     idle: Condvar,
     page_cache: AtomicBool,
     append_time: AtomicBool,
+    /// Whether records need a key, since the log is or is about to be compacted. Changed by whoever holds the log.
+    keyed_only: AtomicBool,
+    cleaning: Cleaning,
     leader_epoch: AtomicI32,
     high_watermark: AtomicU64,
     /// The high watermark, until there are transactions.
@@ -94,6 +100,8 @@ impl Partition {
             idle: Condvar::new(),
             page_cache: AtomicBool::new(page_cache),
             append_time: AtomicBool::new(spec.config.timestamp_type == TimestampType::LogAppendTime),
+            keyed_only: AtomicBool::new(spec.config.cleanup.compact),
+            cleaning: Cleaning::default(),
             leader_epoch: AtomicI32::new(spec.leader_epoch.0),
             high_watermark: AtomicU64::new(end),
             last_stable: AtomicU64::new(end),
@@ -156,6 +164,11 @@ impl Partition {
         self.queue.lock().len()
     }
 
+    /// Whether an append of moderate size will be taken, if nobody else comes first.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.lock().has_room()
+    }
+
     /// The one read for everyone: from the tail cache, else from the files on a thread that may block. `from` must be
     /// below `bound`, which must be a mark of this partition.
     ///
@@ -202,6 +215,7 @@ impl Partition {
         {
             let mut log = self.log.lock();
             self.page_cache.store(page_cache, Ordering::Release);
+            self.keyed_only.store(config.cleanup.compact, Ordering::Release);
             if let Some(log) = &mut *log {
                 log.set_options(self.directory.log_options(config, retiring));
                 if !page_cache {
@@ -260,6 +274,14 @@ impl Partition {
     /// Whether an idempotency key stands here for another body; blocks.
     pub(crate) fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence)) -> bool {
         self.log.lock().as_ref().is_some_and(|log| log.is_key_reused(id, digest, self.directory.now()))
+    }
+
+    /// Sets whether records need a key. Answers the end of the log at that moment: what lies below was stored before.
+    /// Blocks.
+    pub(crate) fn require_keys(&self, required: bool) -> Offset {
+        let log = self.log.lock();
+        self.keyed_only.store(required, Ordering::Release);
+        log.as_ref().map_or(self.log_start(), |log| log.marks().log_end)
     }
 
     /// Moves the log start up; blocks.

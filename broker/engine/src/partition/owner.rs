@@ -181,7 +181,10 @@ impl Partition {
         let append_time = self.append_time.load(Ordering::Acquire);
         let epoch = self.leader_epoch();
         let mut expected_offset = append.expected_offset;
-        let mut refused: Option<Arc<AppendFault>> = None;
+        // The request was judged by the settings that held then. What holds now is known here alone: whoever changes it
+        // holds the log.
+        let is_keyless = append.keyless && self.keyed_only.load(Ordering::Acquire);
+        let mut refused = is_keyless.then(|| Arc::new(AppendFault::Keyless(self.index)));
         let mut one = |mut batch: levada_log::BatchBuf| {
             if let Some(fault) = &refused {
                 return Err(fault.clone());
@@ -260,8 +263,8 @@ fn fenced(reason: &str, possible: bool) -> AppendFault {
     AppendFault::Fenced { reason: reason.to_owned(), possible }
 }
 
-/// When the one who serves the queue panics, which is our own bug, nobody may wait for it for ever.
-struct PanicGuard<'a>(&'a Partition);
+/// When one who holds the log panics, which is our own bug, nobody may wait for it for ever.
+pub(super) struct PanicGuard<'a>(pub(super) &'a Partition);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {

@@ -18,6 +18,8 @@ pub(crate) struct NewAppend {
     pub(crate) check: SequenceCheck,
     /// Store the first only if this is the next offset.
     pub(crate) expected_offset: Option<Offset>,
+    /// Whether one of the records has no key, so that a log that is compacted cannot take it.
+    pub(crate) keyless: bool,
 }
 
 /// Where a batch landed.
@@ -109,6 +111,12 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether one more, of at most half of the bytes, will be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < limits::PARTITION_QUEUE_APPENDS_MAX
+            && self.size_bytes <= limits::PARTITION_QUEUE_BYTES_MAX / 2
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -146,7 +154,8 @@ mod tests {
     use super::*;
 
     fn pending(size_bytes: usize) -> Pending {
-        let append = NewAppend { batches: Vec::new(), check: SequenceCheck::Producer, expected_offset: None };
+        let append =
+            NewAppend { batches: Vec::new(), check: SequenceCheck::Producer, expected_offset: None, keyless: false };
         Pending { size_bytes, ..Pending::new(append).0 }
     }
 

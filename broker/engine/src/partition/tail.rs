@@ -143,6 +143,14 @@ impl Tail {
         (!chunk.batches.is_empty()).then_some(chunk)
     }
 
+    /// Forgets all groups that hold something below `end`: the log now holds something else there.
+    pub(crate) fn drop_below(&self, end: Offset) {
+        let mut groups = self.groups.lock();
+        while let Some(group) = groups.pop_front_if(|group| group.batches[0].header().base_offset < end) {
+            self.budget.release(group.size_bytes);
+        }
+    }
+
     /// Whether the group is kept. They go oldest first.
     fn has(&self, id: u64) -> bool {
         self.groups.lock().front().is_some_and(|oldest| oldest.id <= id)
@@ -206,6 +214,21 @@ mod tests {
         assert_eq!(budget.used_bytes(), 2 * size);
         drop(busy);
         assert_eq!(budget.used_bytes(), 0, "a partition that goes gives its bytes back");
+    }
+
+    #[test]
+    fn what_was_compacted_is_forgotten_with_all_of_its_group() {
+        let budget = Arc::new(TailBudget::new(1 << 20));
+        let tail = Arc::new(Tail::new(budget.clone()));
+        tail.push(vec![batch(0, 2)]);
+        tail.push(vec![batch(2, 2), batch(4, 2)]);
+        tail.push(vec![batch(6, 2)]);
+        tail.drop_below(Offset(4));
+        assert_eq!(bases(tail.read(Offset(0), usize::MAX, Offset(9))), [0_u64; 0]);
+        assert_eq!(bases(tail.read(Offset(4), usize::MAX, Offset(9))), [0_u64; 0], "its group held something else too");
+        assert_eq!(bases(tail.read(Offset(6), usize::MAX, Offset(9))), [6]);
+        tail.drop_below(Offset(9));
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]

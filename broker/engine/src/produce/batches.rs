@@ -36,8 +36,9 @@ pub(super) async fn produce(
 ) -> Result<Produced, ProduceError> {
     check_place(state, &request)?;
     let partition = state.partition(request.partition).expect("it was checked to be active").clone();
-    let Checked { batches, timestamps } = check(core, state, request.bytes).await?;
-    let append = NewAppend { batches, check: SequenceCheck::Producer, expected_offset: request.expected_offset };
+    let Checked { batches, timestamps, keyless } = check(core, state, request.bytes).await?;
+    let expected_offset = request.expected_offset;
+    let append = NewAppend { batches, check: SequenceCheck::Producer, expected_offset, keyless };
     let landings = match partition.push(append) {
         Err(fault) => vec![Err(Arc::new(fault)); timestamps.len()],
         Ok(_) if request.acks == Acks::None => Vec::new(),
@@ -68,9 +69,12 @@ fn answer_of(landings: &Landings, batch: usize) -> Result<Option<crate::partitio
 }
 
 /// Batches that may be stored, and the times of their records.
+#[derive(Default)]
 struct Checked {
     batches: Vec<BatchBuf>,
     timestamps: Vec<Vec<Timestamp>>,
+    /// Whether a record has no key.
+    keyless: bool,
 }
 
 async fn check(core: &Arc<Core>, state: &Arc<TopicState>, bytes: BytesMut) -> Result<Checked, ProduceError> {
@@ -87,7 +91,7 @@ fn check_all(
     mut bytes: BytesMut,
     now: Timestamp,
 ) -> Result<Checked, ProduceError> {
-    let mut checked = Checked { batches: Vec::new(), timestamps: Vec::new() };
+    let mut checked = Checked::default();
     let mut records_left = limits::REQUEST_RECORDS_MAX;
     while !bytes.is_empty() {
         let index = checked.batches.len();
@@ -97,7 +101,14 @@ fn check_all(
         // Before anything is unpacked; that the head's word is right is seen then.
         let count = usize::try_from(batch.header().record_count).unwrap_or(0);
         records_left = records_left.checked_sub(count).ok_or(ProduceError::TooManyRecords)?;
-        let times = check_batch(config, &batch, now).map_err(|error| wrong(in_words(&error)))?;
+        let CheckedBatch { times, keyless } =
+            check_batch(config, &batch, now).map_err(|error| wrong(in_words(&error)))?;
+        if config.cleanup.compact
+            && let Some(record) = keyless
+        {
+            return Err(ProduceError::NoKey { batch: index, record });
+        }
+        checked.keyless |= keyless.is_some();
         checked.batches.push(batch);
         checked.timestamps.push(times);
     }
@@ -129,17 +140,26 @@ fn in_words(error: &RecordsError) -> String {
     }
 }
 
-/// Checks every record; answers their times.
-fn check_batch(config: &TopicConfig, batch: &BatchBuf, now: Timestamp) -> Result<Vec<Timestamp>, RecordsError> {
+/// The times of a batch's records, and the place of the first that has no key.
+struct CheckedBatch {
+    times: Vec<Timestamp>,
+    keyless: Option<u32>,
+}
+
+/// Checks every record.
+fn check_batch(config: &TopicConfig, batch: &BatchBuf, now: Timestamp) -> Result<CheckedBatch, RecordsError> {
     // What a batch of this many records of the largest size unpacks to; a bomb is stopped there. But no reader of a single
     // record shall have to unpack more than the limit, whatever their number.
     let record_bytes_max = config.max_message_bytes + RECORD_OVERHEAD_BYTES_MAX;
     let batch_bytes_max = limits::UNPACKED_BYTES_MAX.max(record_bytes_max);
     let count = usize::try_from(batch.header().record_count).unwrap_or(usize::MAX);
     let unpacked_bytes_max = record_bytes_max.saturating_mul(count).min(batch_bytes_max);
-    let mut times = Vec::new();
+    let (mut times, mut keyless) = (Vec::new(), None);
     batch.check_records(unpacked_bytes_max, |record| {
         times.push(record.timestamp);
+        if !record.has_key {
+            keyless.get_or_insert(record.index);
+        }
         let fault = check_record(config, record.size_bytes, record.header_count, record.timestamp, now);
         fault.map_err(|fault| RecordsError::Malformed { index: record.index, detail: fault.to_string() })
     })?;
@@ -150,6 +170,6 @@ fn check_batch(config: &TopicConfig, batch: &BatchBuf, now: Timestamp) -> Result
             let detail = format!("the head says that {declared} is the largest timestamp; it is {largest}");
             Err(RecordsError::Malformed { index: 0, detail })
         }
-        _ => Ok(times),
+        _ => Ok(CheckedBatch { times, keyless }),
     }
 }

@@ -245,7 +245,7 @@ fn mismatch(expected_offset: Option<Offset>) -> Option<Arc<AppendFault>> {
     refused.then(|| Arc::new(AppendError::OffsetMismatch { next_offset }.into()))
 }
 
-fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {
+pub(crate) fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {
     let needed = state.config.min_insync_replicas;
     if acks == Acks::All && needed > IN_SYNC_REPLICAS {
         return Err(ProduceError::NotEnoughReplicas { in_sync: IN_SYNC_REPLICAS, needed });
@@ -263,6 +263,9 @@ fn one_partition(records: &[ProduceRecord], what: &'static str) -> Result<(), Pr
 /// All that is wrong with the records, each at its place.
 fn check_records(state: &TopicState, records: &[ProduceRecord], now: Timestamp) -> Vec<(usize, RecordFault)> {
     let check = |record: &ProduceRecord| {
+        if state.config.cleanup.compact && record.record.key.is_none() {
+            return Err(RecordFault::NoKey);
+        }
         let size_bytes = record.record.size_bytes();
         let time = record.timestamp.unwrap_or(now);
         check_record(&state.config, size_bytes, record.record.headers.len(), time, now)?;
@@ -327,19 +330,29 @@ fn producer(who: &Principal, topic: &Topic, once: &Once) -> Producer {
         Once::No => (None, SequenceCheck::Producer),
         Once::Producer { id, epoch, sequence } => (Some((*id, *epoch, *sequence)), SequenceCheck::Producer),
         Once::Key { key, body_digest } => {
-            let mut hash = Sha256::new();
-            for part in [who.as_str().as_bytes(), topic.id().0.as_bytes(), key.as_bytes()] {
-                hash.update((part.len() as u64).to_be_bytes());
-                hash.update(part);
-            }
-            let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
-            let id = derived_producer_id(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
-            let [a, b, c, d, e, f, ..] = *body_digest;
-            let epoch = ProducerEpoch(i16::from_be_bytes([a & 0x7f, b]));
-            let sequence = Sequence(i32::from_be_bytes([c & 0x7f, d, e, f]));
-            (Some((id, epoch, sequence)), SequenceCheck::Key)
+            (Some(keyed_producer(who, topic, key.as_bytes(), *body_digest)), SequenceCheck::Key)
         }
     }
+}
+
+/// What an idempotency key and the digest of what it stands for become.
+pub(crate) fn keyed_producer(
+    who: &Principal,
+    topic: &Topic,
+    key: &[u8],
+    digest: [u8; 32],
+) -> (ProducerId, ProducerEpoch, Sequence) {
+    let mut hash = Sha256::new();
+    for part in [who.as_str().as_bytes(), topic.id().0.as_bytes(), key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
+    let id = derived_producer_id(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+    let [a, b, c, d, e, f, ..] = digest;
+    let epoch = ProducerEpoch(i16::from_be_bytes([a & 0x7f, b]));
+    let sequence = Sequence(i32::from_be_bytes([c & 0x7f, d, e, f]));
+    (id, epoch, sequence)
 }
 
 /// Builds one batch a partition and hands each to its owner.
@@ -353,7 +366,8 @@ fn send(
     let new = NewBatch { compression: state.config.compression, producer, ..NewBatch::default() };
     let send = |(index, places): (PartitionIndex, Vec<usize>)| {
         let batch = batch(new, &request.records, &places, now);
-        let append = NewAppend { batches: vec![batch], check, expected_offset: request.expected_offset };
+        let keyless = places.iter().any(|place| request.records[*place].record.key.is_none());
+        let append = NewAppend { batches: vec![batch], check, expected_offset: request.expected_offset, keyless };
         let partition = state.partition(index).expect("records were placed in active partitions");
         Sent { partition: index, places, answer: partition.push(append).map_err(Arc::new) }
     };

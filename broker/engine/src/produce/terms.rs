@@ -126,6 +126,11 @@ pub enum RecordFault {
     /// The partition takes no new records.
     #[error("partition {0} is retiring and takes no new records")]
     Retiring(PartitionIndex),
+    /// It has no key, and the topic is compacted.
+    #[error(
+        "the record has no key, and the topic is compacted (cleanup.policy): every record needs one, an empty one at least"
+    )]
+    NoKey,
     /// Further in the future than `message.timestamp.after.max.ms`, or negative.
     #[error("timestamp {timestamp} is not from 0 to {max}, the time now plus message.timestamp.after.max.ms")]
     Timestamp {
@@ -162,6 +167,10 @@ pub enum AppendFault {
     /// The topic was deleted meanwhile; nothing was stored.
     #[error("the topic was deleted")]
     TopicDeleted,
+    /// The topic began to be compacted, or is asked to be, and the append has records without a key; nothing was stored,
+    /// try again.
+    #[error("the topic is about to be compacted, so partition {0} takes no records without a key now")]
+    Keyless(PartitionIndex),
     /// The partition began to retire meanwhile; nothing was stored.
     #[error("partition {0} is retiring and takes no new records")]
     Retiring(PartitionIndex),
@@ -206,6 +215,16 @@ pub enum ProduceError {
         index: usize,
         /// What is wrong.
         detail: String,
+    },
+    /// A record of a batch has no key, and the topic is compacted.
+    #[error(
+        "batch {batch}: record {record} has no key, and the topic is compacted (cleanup.policy): every record needs one"
+    )]
+    NoKey {
+        /// Place of the batch.
+        batch: usize,
+        /// Place of the record in it.
+        record: u32,
     },
     /// The topic could not be created on the fly.
     #[error("the topic could not be created: {0}")]

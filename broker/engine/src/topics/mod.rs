@@ -11,6 +11,7 @@ use parking_lot::MutexGuard;
 use serde_json::Value;
 use uuid::Uuid;
 
+mod switch;
 mod terms;
 
 pub use terms::{
@@ -158,23 +159,18 @@ impl Core {
     }
 
     fn alter_topic(&self, name: &TopicName, change: AlterTopic) -> Result<Arc<Topic>, TopicError> {
+        let looked_through = self.look_for_keys(name, &change)?;
         let _changes = self.begin_change()?;
         let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
-        let mut set = topic.state().image.config.clone();
-        for (setting, value) in &change.config {
-            match value {
-                Some(value) => set.insert(setting.clone(), value.clone()),
-                None => set.remove(setting),
-            };
-        }
-        let config = TopicConfig::new(&set)?;
-        check_names(change.config.keys())?;
+        let config = changed(&topic.state(), &change)?;
+        let switch = self.require_keys(&topic, &config, &looked_through)?;
         let image = self.propose_topic(&Command::AlterTopic {
             name: name.clone(),
             if_version: change.if_version,
             partitions: change.partitions,
             config: change.config,
         })?;
+        switch.keep();
         self.apply_image(&topic, image, config)?;
         // The change holds whatever becomes of the partitions that it lets go: housekeeping looks again.
         if let Err(error) = self.drop_empty(&topic) {
@@ -207,6 +203,7 @@ impl Core {
             partitions.push(partition);
         }
         topic.set_state(TopicState::new(image, config, partitions));
+        self.catalog.note_change();
         Ok(())
     }
 
@@ -228,6 +225,7 @@ impl Core {
         let image = self.propose_topic(&Command::DropPartitions { name: topic.name().clone(), ends })?;
         self.apply_image(topic, image, state.config.clone())?;
         for partition in empty {
+            partition.stop_cleaning();
             partition.abandon();
             let removed = start::remove_dir(&**self.directory.storage(), partition.path());
             removed.map_err(|error| self.fenced(&error, true))?;
@@ -242,6 +240,7 @@ impl Core {
         topic.mark_deleted();
         self.catalog.remove(&topic);
         for partition in topic.state().partitions() {
+            partition.stop_cleaning();
             partition.shut(Shut::Deleted);
             partition.abandon();
         }
@@ -327,7 +326,21 @@ impl Core {
     }
 }
 
-fn refuse_internal(name: &TopicName) -> Result<(), TopicError> {
+/// The settings that hold after a change.
+fn changed(state: &TopicState, change: &AlterTopic) -> Result<TopicConfig, TopicError> {
+    let mut set = state.image.config.clone();
+    for (setting, value) in &change.config {
+        match value {
+            Some(value) => set.insert(setting.clone(), value.clone()),
+            None => set.remove(setting),
+        };
+    }
+    let config = TopicConfig::new(&set)?;
+    check_names(change.config.keys())?;
+    Ok(config)
+}
+
+pub(crate) fn refuse_internal(name: &TopicName) -> Result<(), TopicError> {
     if name.is_internal() { Err(TopicError::Internal(name.clone())) } else { Ok(()) }
 }
 

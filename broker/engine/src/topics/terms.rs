@@ -159,6 +159,34 @@ pub enum TopicError {
         /// Its high watermark.
         high_watermark: Offset,
     },
+    /// It is to be compacted and holds a record without a key.
+    #[error(
+        "partition {partition} of topic {topic} holds a record without a key at offset {offset}, so the topic cannot be compacted; truncate what has no key, or let retention remove it"
+    )]
+    Keyless {
+        /// The topic.
+        topic: TopicName,
+        /// The partition.
+        partition: PartitionIndex,
+        /// Where the first such record of the partition lies.
+        offset: Offset,
+    },
+    /// Its `cleanup.policy` does not compact.
+    #[error("the cleanup.policy of topic {0} does not compact it")]
+    NotCompacted(TopicName),
+    /// A partition could not be compacted; its log is as it was, and other partitions may be compacted.
+    #[error("partition {partition} of topic {topic} could not be compacted: {reason}")]
+    CompactionFailed {
+        /// The topic.
+        topic: TopicName,
+        /// The partition.
+        partition: PartitionIndex,
+        /// What happened.
+        reason: String,
+    },
+    /// What the topic holds could not be read.
+    #[error(transparent)]
+    Storage(#[from] levada_log::StorageError),
     /// The engine is closing.
     #[error("the engine is closing")]
     Closing,

@@ -28,6 +28,7 @@ struct Door {
 #[derive(Default)]
 struct State {
     shut: bool,
+    shut_for_copies: bool,
     waiting: usize,
     broken: bool,
     sync_threads: BTreeSet<String>,
@@ -37,6 +38,8 @@ struct GatedFile {
     inner: Arc<dyn File>,
     door: Arc<Door>,
     is_log: bool,
+    /// What a compaction writes.
+    is_copy: bool,
 }
 
 impl Door {
@@ -56,9 +59,16 @@ impl Gate {
         self.door.state.lock().shut = true;
     }
 
+    /// From now on syncs of what a compaction writes wait.
+    pub(crate) fn shut_for_copies(&self) {
+        self.door.state.lock().shut_for_copies = true;
+    }
+
     /// Lets all syncs go on.
     pub(crate) fn open(&self) {
-        self.door.state.lock().shut = false;
+        let mut state = self.door.state.lock();
+        (state.shut, state.shut_for_copies) = (false, false);
+        drop(state);
         self.door.changed.notify_all();
     }
 
@@ -118,8 +128,8 @@ impl Storage for Gate {
 
 impl Gate {
     fn gated(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
-        let is_log = path.extension().is_some_and(|extension| extension == "log");
-        Arc::new(GatedFile { inner, door: self.door.clone(), is_log })
+        let is = |what: &str| path.extension().is_some_and(|extension| extension == what);
+        Arc::new(GatedFile { inner, door: self.door.clone(), is_log: is("log"), is_copy: is("cleaned") })
     }
 }
 
@@ -140,15 +150,17 @@ impl File for GatedFile {
     }
     fn sync_data(&self) -> io::Result<()> {
         self.door.note_sync();
-        if !self.is_log {
+        let is_held = |state: &State| (self.is_log && state.shut) || (self.is_copy && state.shut_for_copies);
+        let mut state = self.door.state.lock();
+        if !is_held(&state) {
+            drop(state);
             return self.inner.sync_data();
         }
-        let mut state = self.door.state.lock();
         state.waiting += 1;
         self.door.changed.notify_all();
         // A test that fails leaves the gate shut; it shall not hang as well.
         let give_up = std::time::Instant::now() + LONG;
-        while state.shut && !self.door.changed.wait_until(&mut state, give_up).timed_out() {}
+        while is_held(&state) && !self.door.changed.wait_until(&mut state, give_up).timed_out() {}
         state.waiting -= 1;
         drop(state);
         self.inner.sync_data()

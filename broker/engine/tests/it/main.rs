@@ -1,6 +1,7 @@
 //! The engine from outside, over the simulated disk and the real one.
 
 mod batches;
+mod compaction;
 mod damage;
 mod fence;
 mod gate;

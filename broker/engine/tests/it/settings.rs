@@ -13,13 +13,17 @@ use serde_json::{Value, json};
 use crate::support::{Bench, START, all, create, fetch, me, name, offsets, p, produce, record, request, to, until};
 
 /// Tests by the setting whose effect they show.
-const SHOWN: [(&str, &str); 12] = [
-    ("cleanup.policy", "retention_removes_old_segments"),
+const SHOWN: [(&str, &str); 16] = [
+    ("cleanup.policy", "compaction::schedule::each_cleanup_policy_does_what_it_names"),
     ("compression.type", "compression_packs_what_the_broker_builds"),
+    ("delete.retention.ms", "compaction::exercise::a_tombstone_stays_for_its_time_and_its_customer_never_comes_back"),
     ("durability", "durability_decides_whether_an_append_syncs"),
+    ("max.compaction.lag.ms", "compaction::schedule::a_quiet_topic_is_compacted_when_its_records_are_too_old"),
     ("max.message.bytes", "produce_and_fetch::every_wrong_record_is_named_and_nothing_is_stored"),
     ("message.timestamp.after.max.ms", "timestamps_from_the_future_are_refused_beyond_the_setting"),
     ("message.timestamp.type", "append_time_replaces_the_producers"),
+    ("min.cleanable.dirty.ratio", "compaction::schedule::compaction_waits_until_enough_is_dirty"),
+    ("min.compaction.lag.ms", "compaction::schedule::young_records_are_left_alone_also_by_a_forced_pass"),
     ("min.insync.replicas", "too_few_replicas_refuse_acks_all"),
     ("partitioner", "produce_and_fetch::keys_go_where_kafka_puts_them_and_keyless_requests_take_turns"),
     ("retention.bytes", "retention_removes_segments_beyond_the_bytes"),

@@ -18,6 +18,8 @@ fn killed(disk: &SimStorage, topic: TopicId) -> Recovery {
         retention_ms: None,
         producer_expiration_ms: i64::MAX,
         write_ahead_zeros: false,
+        compaction: None,
+        retains: true,
     };
     let path = format!("data/log/{topic}/0");
     let (_, recovery) =

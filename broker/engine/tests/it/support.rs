@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use levada_engine::{
-    CreateTopic, Engine, EngineOptions, FetchError, FetchRequest, Fetched, From, Isolation, ProduceRecord,
-    ProduceRequest, Produced, TopicDescription,
+    CreateTopic, Engine, EngineOptions, FetchError, FetchRequest, Fetched, From, GroupOptions, Isolation,
+    ProduceRecord, ProduceRequest, Produced, TopicDescription,
 };
 use levada_log::{SimStorage, Storage};
 use levada_model::{AllowAll, ManualClock, Offset, PartitionIndex, Principal, Record, Timestamp, TopicName};
@@ -53,7 +53,9 @@ impl Bench {
             auto_create_topics: false,
             producer_expiration: Duration::from_secs(24 * 60 * 60),
             maintenance_interval: Duration::from_secs(60 * 60),
+            compaction_memory_bytes: 1 << 20,
             linger: Duration::ZERO,
+            groups: GroupOptions::default(),
         }
     }
 

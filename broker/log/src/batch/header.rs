@@ -22,7 +22,8 @@ const COMPRESSION_BITS: i16 = 0x07;
 const APPEND_TIME_BIT: i16 = 0x08;
 const TRANSACTIONAL_BIT: i16 = 0x10;
 const CONTROL_BIT: i16 = 0x20;
-const KNOWN_BITS: i16 = COMPRESSION_BITS | APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT;
+const DELETE_HORIZON_BIT: i16 = 0x40;
+const KNOWN_BITS: i16 = COMPRESSION_BITS | APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT;
 /// What the format writes for "no producer id", "no epoch" and "no sequence".
 const NONE: i8 = -1;
 
@@ -37,13 +38,13 @@ pub struct BatchHeader {
     pub leader_epoch: LeaderEpoch,
     /// CRC-32C of everything from the attributes on, as stored.
     pub crc: u32,
-    /// Compression (bits 0-2), timestamp type (3), transactional (4), control (5).
+    /// Compression (bits 0-2), timestamp type (3), transactional (4), control (5), delete horizon (6).
     pub attributes: i16,
     /// Last offset less base offset.
     pub last_offset_delta: u32,
-    /// What the records' timestamp deltas count from.
+    /// What the records' timestamp deltas count from; with the attribute bit for it, the delete horizon.
     pub base_timestamp: Timestamp,
-    /// Largest timestamp of the records.
+    /// Largest timestamp of the records, also of those that compaction took.
     pub max_timestamp: Timestamp,
     /// Who produced it, if idempotent.
     pub producer_id: Option<ProducerId>,
@@ -51,7 +52,7 @@ pub struct BatchHeader {
     pub producer_epoch: ProducerEpoch,
     /// Sequence of the first record; meaningless without a producer id.
     pub base_sequence: Sequence,
-    /// Records in the batch.
+    /// Records in the batch; compaction leaves fewer than offsets, or none.
     pub record_count: u32,
 }
 
@@ -162,7 +163,13 @@ impl BatchHeader {
         self.attributes & CONTROL_BIT != 0
     }
 
-    /// Offset of the last record.
+    /// When the tombstones in it may go: compaction sets it when it first meets them (KIP-534).
+    #[must_use]
+    pub fn delete_horizon(&self) -> Option<Timestamp> {
+        (self.attributes & DELETE_HORIZON_BIT != 0).then_some(self.base_timestamp)
+    }
+
+    /// The last offset that the batch stands for; its record may be gone.
     #[must_use]
     pub fn last_offset(&self) -> Offset {
         self.base_offset.advance(u64::from(self.last_offset_delta))
@@ -310,6 +317,16 @@ impl BatchBuf {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// The attribute bits `of` a batch with this delete horizon bit.
+pub(super) fn with_delete_horizon(of: i16) -> i16 {
+    of | DELETE_HORIZON_BIT
+}
+
+/// The attribute bits `of` a batch without what speaks of its records: their compression and their horizon.
+pub(super) fn without_records(of: i16) -> i16 {
+    of & !(COMPRESSION_BITS | DELETE_HORIZON_BIT)
 }
 
 /// The attribute bits of a batch to be built.

@@ -9,9 +9,11 @@ mod builder;
 mod compression;
 mod header;
 mod records;
+mod remnant;
 mod varint;
 
 pub use builder::{BatchBuilder, NewBatch};
 pub use compression::CompressionError;
 pub use header::{Batch, BatchBuf, BatchError, BatchHeader, HEADER_BYTES};
 pub use records::{RecordRef, RecordView, Records, RecordsError};
+pub(crate) use remnant::{StoredRecord, UnpackedBatch, cover, emptied};

@@ -46,6 +46,8 @@ pub struct RecordView {
     pub index: u32,
     /// Its time, as its producer wrote it.
     pub timestamp: Timestamp,
+    /// Whether it has a key; an empty one is one.
+    pub has_key: bool,
     /// Number of headers; they were checked.
     pub header_count: usize,
     /// Bytes of key, value and headers together, as [`Record::size_bytes`] counts them.
@@ -67,8 +69,9 @@ impl Batch {
     pub fn records(&self) -> Result<Records, RecordsError> {
         let packed = self.bytes().slice(HEADER_BYTES..);
         let bytes = match Codec::of(self.header().compression()) {
-            None => packed,
-            Some(codec) => codec.unpack(&packed, limits::BATCH_BYTES_MAX)?.into(),
+            // Nothing was packed where nothing is left.
+            Some(codec) if !packed.is_empty() => codec.unpack(&packed, limits::BATCH_BYTES_MAX)?.into(),
+            _ => packed,
         };
         Ok(Records { walk: Walk::new(*self.header()), bytes })
     }
@@ -77,7 +80,8 @@ impl Batch {
 impl BatchBuf {
     /// Walks all records as they came (offsets count from 0) and checks that their number, offsets (dense from 0) and
     /// lengths are what the head says, that nothing is left over, and that no more than `unpacked_bytes_max` come out;
-    /// shows each record to `each` for further checks. This is for batches that came from a client.
+    /// shows each record to `each` for further checks. This is for batches that came from a client: what only compaction
+    /// makes (a batch without records, or with a delete horizon) is refused.
     ///
     /// # Errors
     /// At the first record that is wrong, or the first error of `each`.
@@ -101,6 +105,9 @@ impl BatchBuf {
             let detail = format!("the head says {} records for {offsets} offsets", walk.header.record_count);
             return Err(walk.malformed(detail).into());
         }
+        if walk.header.delete_horizon().is_some() {
+            return Err(walk.malformed("the head has a delete horizon, which compaction alone sets".to_owned()).into());
+        }
         while let Some(parts) = walk.next(bytes, |_, _| ()) {
             let parts = parts?;
             let index = walk.index - 1;
@@ -111,6 +118,7 @@ impl BatchBuf {
             each(RecordView {
                 index,
                 timestamp: parts.timestamp,
+                has_key: parts.key.is_some(),
                 header_count: parts.header_count,
                 size_bytes: parts.size_bytes,
             })?;
@@ -145,18 +153,22 @@ impl Iterator for Records {
 }
 
 /// Where the parts of one record lie.
-struct Parts {
-    offset_delta: u32,
-    timestamp: Timestamp,
-    key: Option<Range<usize>>,
-    value: Option<Range<usize>>,
+pub(super) struct Parts {
+    /// The whole record, its length included.
+    pub(super) whole: Range<usize>,
+    /// Where what follows the timestamp delta begins.
+    pub(super) behind_timestamp: usize,
+    pub(super) offset_delta: u32,
+    pub(super) timestamp: Timestamp,
+    pub(super) key: Option<Range<usize>>,
+    pub(super) value: Option<Range<usize>>,
     header_count: usize,
     size_bytes: usize,
 }
 
 /// The walk over unpacked records. It holds places only, so that the same walk serves owned and borrowed bytes.
 #[derive(Debug)]
-struct Walk {
+pub(super) struct Walk {
     header: BatchHeader,
     /// Place of the next record in its batch; beyond the count once the walk has ended.
     index: u32,
@@ -167,12 +179,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(header: BatchHeader) -> Self {
+    pub(super) fn new(header: BatchHeader) -> Self {
         Self { header, index: 0, position: 0, least_delta: 0, ended: false }
     }
 
     /// The next record, none behind the last, or what is wrong (and then none).
-    fn next(
+    pub(super) fn next(
         &mut self,
         bytes: &[u8],
         each_header: impl FnMut(&str, Option<Range<usize>>),
@@ -196,11 +208,13 @@ impl Walk {
         bytes: &[u8],
         mut each_header: impl FnMut(&str, Option<Range<usize>>),
     ) -> Result<Parts, String> {
-        let mut outer = Cursor::new(bytes, self.position);
+        let start = self.position;
+        let mut outer = Cursor::new(bytes, start);
         let body = outer.length("length", bytes.len())?.ok_or("its length is null")?;
         let mut cursor = Cursor::new(&bytes[..body.end], body.start);
         cursor.byte("attributes")?;
         let timestamp_delta = cursor.varint_i64("timestamp delta")?;
+        let behind_timestamp = cursor.position();
         let offset_delta = cursor.varint_i32("offset delta")?;
         let key = cursor.length("key length", body.end)?;
         let value = cursor.length("value length", body.end)?;
@@ -227,7 +241,8 @@ impl Walk {
         self.least_delta = offset_delta + 1;
         self.position = body.end;
         let timestamp = Timestamp(self.header.base_timestamp.0.wrapping_add(timestamp_delta));
-        Ok(Parts { offset_delta, timestamp, key, value, header_count, size_bytes })
+        let whole = start..body.end;
+        Ok(Parts { whole, behind_timestamp, offset_delta, timestamp, key, value, header_count, size_bytes })
     }
 
     fn malformed(&self, detail: String) -> RecordsError {

@@ -22,6 +22,9 @@ const SLOT_BYTES: usize = 512;
 /// Slots lie in blocks of their own, so that no torn block takes both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 const CRC_AT: usize = SLOT_BYTES - 4;
+/// Zeros here, as an older program left them, are a log that was never compacted.
+const COMPACTION_AT: usize = CRC_AT - 16;
+const NO_HORIZON: i64 = 0;
 const CLEAN: u16 = 1;
 const SNAPSHOT_FILE: u16 = 2;
 const SNAPSHOT_EMPTY: u16 = 4;
@@ -57,6 +60,10 @@ pub(super) struct Checkpoint {
     pub(super) snapshot: SnapshotAt,
     /// The newest leader epochs.
     pub(super) epochs: Epochs,
+    /// All below is compacted.
+    pub(super) first_dirty: Offset,
+    /// When the last of the tombstones that the last pass kept may go; none is never.
+    pub(super) latest_horizon: Option<Timestamp>,
 }
 
 /// The checkpoint file. The slot that was synced last is never written over without a sync of the other one first.
@@ -180,8 +187,10 @@ fn encode(checkpoint: &Checkpoint, sequence: u64) -> Vec<u8> {
         bytes.put_i32(start.epoch.0);
         bytes.put_u64(start.offset.0);
     }
-    assert!(bytes.len() <= CRC_AT, "a checkpoint fits its slot");
-    bytes.resize(CRC_AT, 0);
+    assert!(bytes.len() <= COMPACTION_AT, "a checkpoint fits its slot");
+    bytes.resize(COMPACTION_AT, 0);
+    bytes.put_u64(checkpoint.first_dirty.0);
+    bytes.put_i64(checkpoint.latest_horizon.map_or(NO_HORIZON, |horizon| horizon.0));
     bytes.put_u32(crc32_iscsi(&bytes));
     bytes
 }
@@ -192,7 +201,7 @@ fn decode(slot: &[u8], path: &Path) -> Result<Option<(u64, Checkpoint)>, OpenErr
     if stored.get_u32() != crc32_iscsi(body) {
         return Ok(None);
     }
-    let mut body = body;
+    let (mut body, mut compaction) = body.split_at(COMPACTION_AT);
     if body.get_u32() != MAGIC {
         return Ok(None);
     }
@@ -232,6 +241,8 @@ fn decode(slot: &[u8], path: &Path) -> Result<Option<(u64, Checkpoint)>, OpenErr
         last_append,
         snapshot,
         epochs: starts.collect(),
+        first_dirty: Offset(compaction.get_u64()),
+        latest_horizon: Some(compaction.get_i64()).filter(|horizon| *horizon != NO_HORIZON).map(Timestamp),
     };
     Ok(Some((sequence, checkpoint)))
 }

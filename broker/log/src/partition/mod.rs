@@ -7,6 +7,7 @@
 
 mod active;
 mod checkpoint;
+mod compaction;
 mod epochs;
 mod errors;
 mod index;
@@ -22,6 +23,10 @@ mod terms;
 mod walk;
 mod writer;
 
+pub use compaction::{
+    Compacted, CompactionError, CompactionOptions, CompactionPass, CompactionPlan, CompactionState, Uncompacted,
+    UncompactedReason,
+};
 pub use errors::{AppendError, OpenError, ReadError};
 pub use reader::LogReader;
 pub use scan::{SegmentFile, SegmentScan, Stretch, segment_files};

@@ -9,7 +9,7 @@ use super::segment::Segment;
 use super::state::State;
 use super::terms::{Damage, ReadChunk};
 use super::walk::Step;
-use crate::{Batch, StorageError};
+use crate::{Batch, BatchHeader, StorageError};
 
 /// Least and most bytes that a read asks the file for at once.
 const READ_WINDOW_BYTES: std::ops::RangeInclusive<usize> = (4 << 10)..=(8 << 20);
@@ -25,18 +25,35 @@ impl LogReader {
         Self { state }
     }
 
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
     /// Reads whole batches from the one that holds `from`, at least one if there is one below `bound`, else at most
-    /// `max_bytes` of stored bytes. A batch's CRC is checked; damage is skipped and reported, never served.
+    /// `max_bytes` of stored bytes. A batch's CRC is checked; damage is skipped and reported, never served. What
+    /// compaction has emptied is skipped too, and where it took records a batch holds fewer than its offsets say, perhaps
+    /// none from `from` on.
     ///
     /// # Errors
     /// When `from` is below the log start or beyond `bound`, or the file system fails.
     pub fn read(&self, from: Offset, max_bytes: usize, bound: Offset) -> Result<ReadChunk, ReadError> {
+        self.read_batches(from, max_bytes, bound, |header| header.record_count > 0)
+    }
+
+    /// Reads the batches that are wanted, by their heads, and goes on behind the others.
+    fn read_batches(
+        &self,
+        from: Offset,
+        max_bytes: usize,
+        bound: Offset,
+        is_wanted: fn(&BatchHeader) -> bool,
+    ) -> Result<ReadChunk, ReadError> {
         let end = bound.min(self.state.log_end());
         self.unless_removed(from, |segments| {
             if from > end {
                 return Err(ReadError::BeyondEnd { requested: from, end });
             }
-            let mut gathering = Gathering { chunk: ReadChunk::from(from), bytes: 0, max_bytes, end };
+            let mut gathering = Gathering { chunk: ReadChunk::from(from), bytes: 0, max_bytes, end, is_wanted };
             for (segment, first) in from_offset(segments, from) {
                 if gathering.chunk.next_offset < first {
                     gathering.skip(&self.state, Damage { from: gathering.chunk.next_offset, to: first });
@@ -101,7 +118,7 @@ impl LogReader {
         self.state.epochs().at(offset).or_else(|| {
             let last = Offset(self.state.log_end().0.saturating_sub(1));
             let at = offset.max(self.state.log_start()).min(last);
-            let chunk = self.read(at, 1, at.advance(1)).ok()?;
+            let chunk = self.read_batches(at, 1, at.advance(1), |_| true).ok()?;
             let batch = chunk.batches.first().filter(|batch| batch.header().base_offset <= offset)?;
             Some(batch.header().leader_epoch)
         })
@@ -222,6 +239,7 @@ struct Gathering {
     bytes: usize,
     max_bytes: usize,
     end: Offset,
+    is_wanted: fn(&BatchHeader) -> bool,
 }
 
 impl Gathering {
@@ -237,6 +255,10 @@ impl Gathering {
     fn take(&mut self, batch: Batch) -> bool {
         let header = batch.header();
         if header.next_offset() <= self.chunk.next_offset {
+            return true;
+        }
+        if !(self.is_wanted)(header) {
+            self.chunk.next_offset = header.next_offset();
             return true;
         }
         if !self.chunk.batches.is_empty() && header.size_bytes > self.bytes_left() {

@@ -12,6 +12,7 @@ use levada_model::{Offset, Timestamp};
 
 use super::active::Active;
 use super::checkpoint::{Checkpoint, CheckpointFile, SnapshotAt};
+use super::compaction;
 use super::errors::OpenError;
 use super::listing::{Kind, Listing};
 use super::segment::{Extent, Segment, WALK_WINDOW_BYTES};
@@ -47,7 +48,13 @@ pub(super) fn open(
     } else {
         (CheckpointFile::new(&state.dir), None)
     };
-    if listing.segments.is_empty() && checkpoint.is_none() {
+    if let Some(checkpoint) = &checkpoint {
+        state.with_compaction(|progress| {
+            progress.first_dirty = checkpoint.first_dirty;
+            progress.latest_horizon = checkpoint.latest_horizon;
+        });
+    }
+    if listing.segments.is_empty() && listing.swaps.is_empty() && checkpoint.is_none() {
         return Ok((fresh(state, file, now), Recovery { clean: trust_clean_marker, ..Recovery::default() }));
     }
     let mut opening = Opening { state, listing, checkpoint: checkpoint.clone(), now, recovery: Recovery::default() };
@@ -137,10 +144,12 @@ struct Tail {
 }
 
 impl Opening<'_> {
-    /// Removes what a crash left: files being written, segments below the log start, indexes without a segment.
+    /// Finishes or removes what a crash left: swaps of a compaction, files being written, segments below the log start,
+    /// indexes without a segment.
     fn remove_leftovers(&mut self) -> Result<(), StorageError> {
         let dir = &self.state.dir;
         let storage = &*self.state.storage;
+        compaction::finish_all(storage, dir, &mut self.listing)?;
         for name in self.listing.unfinished.drain(..) {
             remove(storage, &dir.join(name))?;
         }
@@ -268,6 +277,8 @@ impl Opening<'_> {
             last_append,
             snapshot,
             epochs: self.state.epochs(),
+            first_dirty: self.state.compaction().first_dirty,
+            latest_horizon: self.state.compaction().latest_horizon,
         };
         if is_new || self.checkpoint.is_none() || found.checkpoint.is_start_unsure() {
             found.checkpoint.save(&*self.state.storage, &checkpoint)?;

@@ -18,6 +18,9 @@ pub(super) fn start(
     now: Timestamp,
     removable_end: Offset,
 ) -> Result<Option<Offset>, StorageError> {
+    if !options.retains {
+        return Ok(None);
+    }
     let segments = state.segments();
     let sealed = &segments[..segments.len() - 1];
     let mut total = match options.retention_bytes {
@@ -36,8 +39,7 @@ pub(super) fn start(
     Ok(start)
 }
 
-/// Whether both a sealed segment's largest timestamp and its last append are older than `retention_ms`. A timestamp
-/// from the future says nothing of age, or it would keep its segment for ever.
+/// Whether both a sealed segment's largest timestamp and its last append are older than `retention_ms`.
 fn is_too_old(
     state: &State,
     segment: &Arc<Segment>,
@@ -47,7 +49,5 @@ fn is_too_old(
     let Some(retention_ms) = retention_ms else { return Ok(false) };
     let facts = segment.facts(state)?;
     state.warmed(segment);
-    let largest = facts.largest_timestamp.filter(|largest| *largest <= now);
-    let newest = largest.map_or(facts.last_append, |largest| largest.max(facts.last_append));
-    Ok(now.0.saturating_sub(newest.0) > retention_ms)
+    Ok(now.0.saturating_sub(facts.newest(now).0) > retention_ms)
 }

@@ -64,10 +64,16 @@ pub enum Stretch {
 /// # Errors
 /// When it cannot be listed.
 pub fn segment_files(dir: &Path) -> io::Result<Vec<SegmentFile>> {
-    let bases = Listing::of(DiskStorage.list(dir)?).segments;
+    let mut listing = Listing::of(DiskStorage.list(dir)?);
+    let swaps = std::mem::take(&mut listing.swaps);
+    swaps.iter().for_each(|swap| listing.put(*swap));
+    let bases = &listing.segments;
+    let path = |base: Offset| match swaps.iter().find(|swap| swap.base == base) {
+        Some(swap) => swap.path(dir),
+        None => Kind::Log.path(dir, base),
+    };
     let ends = bases.iter().skip(1).copied().map(Some).chain([None]);
-    let file =
-        |(base, end): (&Offset, _)| SegmentFile { path: Kind::Log.path(dir, *base), base_offset: Some(*base), end };
+    let file = |(base, end): (&Offset, _)| SegmentFile { path: path(*base), base_offset: Some(*base), end };
     Ok(bases.iter().zip(ends).map(file).collect())
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use levada_model::{Offset, Timestamp};
@@ -27,7 +28,15 @@ pub(super) struct Segment {
     file: Mutex<Option<Arc<dyn File>>>,
     index: Mutex<Option<Index>>,
     facts: OnceLock<Facts>,
+    hold: AtomicU8,
 }
+
+/// Its files have its names: they may be closed, and opened when they are needed.
+const FREE: u8 = 0;
+/// Its files are about to get its names: they stay open.
+const PINNED: u8 = 1;
+/// Its names are another segment's: what is open is read on, and nothing is opened any more.
+const REPLACED: u8 = 2;
 
 /// How far a segment reaches.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +55,15 @@ pub(super) struct Facts {
     pub(super) last_append: Timestamp,
 }
 
+impl Facts {
+    /// When the newest record came, by its own time or the broker's, whichever is later. A timestamp from the future
+    /// says nothing of age.
+    pub(super) fn newest(&self, now: Timestamp) -> Timestamp {
+        let largest = self.largest_timestamp.filter(|largest| *largest <= now);
+        largest.map_or(self.last_append, |largest| largest.max(self.last_append))
+    }
+}
+
 impl Segment {
     pub(super) fn new(dir: &Path, base_offset: Offset, extent: Extent) -> Self {
         Self {
@@ -56,7 +74,39 @@ impl Segment {
             file: Mutex::new(None),
             index: Mutex::new(None),
             facts: OnceLock::new(),
+            hold: AtomicU8::new(FREE),
         }
+    }
+
+    /// A segment whose files lie under other names for now; they stay open until [`unpin`](Self::unpin).
+    pub(super) fn pinned(
+        state: &State,
+        base_offset: Offset,
+        extent: Extent,
+        log_path: &Path,
+        index_path: &Path,
+    ) -> Result<Self, StorageError> {
+        let segment = Self::new(&state.dir, base_offset, extent);
+        let file = state.storage.open_existing(log_path).map_err(StorageError::at("open", log_path))?;
+        segment.keep(file);
+        let mut index = segment.index.lock();
+        let read = segment.read_index_at(state, index_path)?;
+        *index = Some(segment.build_index(state, read)?);
+        drop(index);
+        segment.hold.store(PINNED, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// Its files have their names now.
+    pub(super) fn unpin(&self) {
+        self.hold.store(FREE, Ordering::Release);
+    }
+
+    /// Its names are about to be another segment's. Who reads it goes on with the file that is open, or turns to the
+    /// newer segments.
+    pub(super) fn retire(&self) {
+        let _opening = self.file.lock();
+        self.hold.store(REPLACED, Ordering::Release);
     }
 
     pub(super) fn base_offset(&self) -> Offset {
@@ -81,7 +131,7 @@ impl Segment {
         if let Some(file) = &*open {
             return Ok(file.clone());
         }
-        let file = state.storage.open_existing(&self.log_path).map_err(StorageError::at("open", &self.log_path))?;
+        let file = self.open_file(state)?;
         Ok(open.insert(file).clone())
     }
 
@@ -100,12 +150,13 @@ impl Segment {
         if let Some(bytes) = self.extent.read().bytes {
             return Ok(bytes);
         }
-        let open = self.file.lock().clone();
+        let open = self.file.lock();
         // Asked for all segments at once, a file is not kept open for this.
-        let file = match open {
-            Some(file) => file,
-            None => state.storage.open_existing(&self.log_path).map_err(StorageError::at("open", &self.log_path))?,
+        let file = match &*open {
+            Some(file) => file.clone(),
+            None => self.open_file(state)?,
         };
+        drop(open);
         let bytes = file.len().map_err(StorageError::at("measure", &self.log_path))?;
         self.extent.write().bytes = Some(bytes);
         Ok(bytes)
@@ -113,8 +164,10 @@ impl Segment {
 
     /// Lets go of the open file and the index. Who still holds the file reads on.
     pub(super) fn cool(&self) {
-        *self.file.lock() = None;
-        *self.index.lock() = None;
+        if self.hold.load(Ordering::Acquire) != PINNED {
+            *self.file.lock() = None;
+            *self.index.lock() = None;
+        }
     }
 
     /// A walk from `place` to the segment's end.
@@ -239,12 +292,32 @@ impl Segment {
     }
 
     fn read_index(&self, state: &State) -> Result<Index, StorageError> {
-        let file = match state.storage.open_existing(&self.index_path) {
+        if self.is_replaced() {
+            return Ok(Index::default());
+        }
+        self.read_index_at(state, &self.index_path)
+    }
+
+    fn read_index_at(&self, state: &State, path: &Path) -> Result<Index, StorageError> {
+        let file = match state.storage.open_existing(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Index::default()),
-            other => other.map_err(StorageError::at("open", &self.index_path))?,
+            other => other.map_err(StorageError::at("open", path))?,
         };
         let log_bytes = self.bytes(state)?;
-        Index::read(&*file, self.base_offset, log_bytes).map_err(StorageError::at("read", &self.index_path))
+        Index::read(&*file, self.base_offset, log_bytes).map_err(StorageError::at("read", path))
+    }
+
+    /// Opens the log file. Who holds the lock of [`file`](Self::file) knows that it is this segment's.
+    fn open_file(&self, state: &State) -> Result<Arc<dyn File>, StorageError> {
+        let open = || match self.is_replaced() {
+            true => Err(ErrorKind::NotFound.into()),
+            false => state.storage.open_existing(&self.log_path),
+        };
+        open().map_err(StorageError::at("open", &self.log_path))
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.hold.load(Ordering::Acquire) == REPLACED
     }
 
     /// Completes what the index file says by a walk from the last entry that the log proves.
@@ -290,4 +363,57 @@ pub(super) fn write_batches(
     let parts: Vec<IoSlice<'_>> = batches.iter().map(|batch| IoSlice::new(batch.bytes())).collect();
     file.write_at(&parts, position).map_err(StorageError::at("write", path))?;
     Ok(parts.iter().map(|part| part.len() as u64).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::terms::PlantedFaults;
+    use crate::{BatchBuilder, DiskStorage, NewBatch, Storage};
+
+    /// A segment file of one batch, at some base offset.
+    fn write(path: &Path, base_offset: Offset) -> u64 {
+        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
+        builder.push(Timestamp(1), &levada_model::Record::default());
+        let batch = builder.finish().expect("no codec").stamp(base_offset, levada_model::LeaderEpoch(0));
+        let file = DiskStorage.open(path).expect("opens");
+        write_batches(&*file, path, 0, &[batch]).expect("writes")
+    }
+
+    #[test]
+    fn a_replaced_segment_is_read_by_who_has_it_open_and_by_nobody_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = State::new(Arc::new(DiskStorage), dir.path().to_owned(), PlantedFaults::default());
+        let bytes = write(&Kind::Log.path(dir.path(), Offset(0)), Offset(0));
+        let segment = || Segment::new(dir.path(), Offset(0), Extent { bytes: None, next_offset: Offset(1) });
+        let (open, closed) = (segment(), segment());
+        open.file(&state).expect("opens");
+        [&open, &closed].iter().for_each(|segment| segment.retire());
+        // Another segment gets the names.
+        std::fs::remove_file(open.log_path()).expect("removes");
+        write(open.log_path(), Offset(7));
+        assert_eq!(open.locate(&state, Offset(0)).expect("reads").offset, Offset(0));
+        assert_eq!(open.bytes(&state).expect("measures"), bytes);
+        closed.file(&state).err().expect("is not its own any more");
+        closed.bytes(&state).expect_err("is not its own any more");
+        open.cool();
+        open.file(&state).err().expect("is closed now");
+    }
+
+    #[test]
+    fn a_pinned_segment_stays_open_until_its_files_have_their_names() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = State::new(Arc::new(DiskStorage), dir.path().to_owned(), PlantedFaults::default());
+        let (other, no_index) = (dir.path().join("other"), dir.path().join("none"));
+        let bytes = Some(write(&other, Offset(0)));
+        let extent = Extent { bytes, next_offset: Offset(1) };
+        let segment = Segment::pinned(&state, Offset(0), extent, &other, &no_index).expect("opens");
+        segment.cool();
+        segment.file(&state).expect("is still open");
+        std::fs::rename(&other, segment.log_path()).expect("renames");
+        segment.unpin();
+        segment.cool();
+        assert!(!segment.is_open());
+        segment.file(&state).expect("opens by its name");
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use levada_model::Offset;
 use parking_lot::{Mutex, RwLock};
 
+use super::compaction::Progress;
 use super::epochs::Epochs;
 use super::segment::Segment;
 use super::terms::{Damage, PlantedFaults};
@@ -33,6 +34,7 @@ pub(super) struct State {
     log_end: AtomicU64,
     index_interval_bytes: AtomicU64,
     epochs: RwLock<Epochs>,
+    compaction: Mutex<Progress>,
     /// Rising, without overlaps.
     damage: Mutex<Vec<Damage>>,
     /// Sealed segments that are open, the one used last in front.
@@ -50,6 +52,7 @@ impl State {
             log_end: AtomicU64::new(0),
             index_interval_bytes: AtomicU64::new(INDEX_INTERVAL_BYTES_MAX),
             epochs: RwLock::default(),
+            compaction: Mutex::default(),
             damage: Mutex::default(),
             warm: Mutex::default(),
         }
@@ -78,12 +81,22 @@ impl State {
         removed
     }
 
+    /// Puts a segment in place of some that lie one after another in the list.
+    pub(super) fn replace_segments(&self, old: &[Arc<Segment>], new: Arc<Segment>) {
+        let mut segments = self.segments.write();
+        let first = segments.binary_search_by_key(&new.base_offset(), |segment| segment.base_offset());
+        let first = first.expect("the new segment begins where the first old one does");
+        Arc::make_mut(&mut *segments).splice(first..first + old.len(), [new]);
+        self.warm.lock().retain(|warm| old.iter().all(|gone| !Arc::ptr_eq(gone, warm)));
+    }
+
     /// Notes that a sealed segment was used; the one that was not used for longest is let go.
     pub(super) fn warmed(&self, segment: &Arc<Segment>) {
         let segments = self.segments();
         let sealed = &segments[..segments.len().saturating_sub(1)];
-        // One that retention took meanwhile is let go by its last reader.
-        if sealed.binary_search_by_key(&segment.base_offset(), |other| other.base_offset()).is_err() {
+        // One that retention or compaction took meanwhile is let go by its last reader.
+        let place = sealed.binary_search_by_key(&segment.base_offset(), |other| other.base_offset());
+        if place.is_err() || place.is_ok_and(|place| !Arc::ptr_eq(&sealed[place], segment)) {
             return;
         }
         let mut warm = self.warm.lock();
@@ -137,6 +150,15 @@ impl State {
 
     pub(super) fn with_epochs<T>(&self, change: impl FnOnce(&mut Epochs) -> T) -> T {
         change(&mut self.epochs.write())
+    }
+
+    /// How far the log is compacted, and how it is to be.
+    pub(super) fn compaction(&self) -> Progress {
+        *self.compaction.lock()
+    }
+
+    pub(super) fn with_compaction<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.compaction.lock())
     }
 
     pub(super) fn damage_count(&self) -> usize {

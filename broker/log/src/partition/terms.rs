@@ -2,6 +2,7 @@
 
 use levada_model::{Offset, Timestamp};
 
+use super::compaction::CompactionOptions;
 use crate::{Batch, BatchBuf};
 
 /// Settings of one partition's log; all but `producer_expiration_ms` may change while it runs.
@@ -19,6 +20,10 @@ pub struct LogOptions {
     pub producer_expiration_ms: i64,
     /// Write zeros ahead of small synced groups (DESIGN.md §2); off for page-cache topics.
     pub write_ahead_zeros: bool,
+    /// Keep of each key the newest record only (`cleanup.policy=compact`); none is not to.
+    pub compaction: Option<CompactionOptions>,
+    /// Whether `retention_bytes` and `retention_ms` hold (`cleanup.policy=delete`, alone or beside `compact`).
+    pub retains: bool,
 }
 
 /// The marks of a partition as its log knows them. The high watermark is the engine's.

@@ -1,10 +1,11 @@
 //! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
-//! (`settle`), which files are open (`files`).
+//! (`settle`), compaction (`compact`), which files are open (`files`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
 //! before its first batch.
 
+mod compact;
 mod files;
 mod settle;
 
@@ -136,6 +137,7 @@ impl PartitionLog {
     /// Changes what may change.
     pub fn set_options(&mut self, options: LogOptions) {
         self.state.set_segment_bytes(options.segment_bytes);
+        self.state.with_compaction(|progress| progress.options = options.compaction);
         self.options = options;
     }
 
@@ -146,7 +148,8 @@ impl PartitionLog {
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When a [`SequenceCheck::Key`] comes without a derived id.
+    /// When a [`SequenceCheck::Key`] comes without a derived id, or a batch that [`BatchBuf::check_records`] refuses by
+    /// its head: without a record for each offset, or with a delete horizon.
     pub fn stage(
         &mut self,
         append: Append,
@@ -157,6 +160,8 @@ impl PartitionLog {
             return Err(AppendError::Poisoned(poison.clone()));
         }
         let header = *append.batch.header();
+        let is_dense = header.record_count == header.last_offset_delta + 1 && header.delete_horizon().is_none();
+        assert!(is_dense, "what only compaction makes is refused when a batch is checked");
         let is_keyed = header.producer_id.is_some_and(is_derived);
         assert!(append.check != SequenceCheck::Key || is_keyed, "an idempotency key comes as a derived producer id");
         // A repeat of a conditional append is a repeat, though its offset is not the next one any more.
@@ -329,6 +334,7 @@ impl PartitionLog {
     ) -> Result<(Self, Recovery), OpenError> {
         let state = State::new(storage, dir.to_owned(), plants);
         state.set_segment_bytes(options.segment_bytes);
+        state.with_compaction(|progress| progress.options = options.compaction);
         let state = Arc::new(state);
         let (found, recovery) = recovery::open(&state, now, trust_clean_marker)?;
         let mut log = Self::assemble(state, options, found);

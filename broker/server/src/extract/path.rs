@@ -4,10 +4,10 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use levada_api::{ErrorCode, Problem};
 use levada_model::limits::JSON_INTEGER_MAX;
-use levada_model::{GroupName, Offset, PartitionIndex, TopicName};
+use levada_model::{GroupName, MemberId, Offset, PartitionIndex, TopicName};
 
 use super::params::{digits, json_integer, no_value};
-use crate::refusal::{Refusal, group_name, topic_name};
+use crate::refusal::{Refusal, group_name, topic_name, unknown_member};
 
 /// Reads the decoded segment `{name}` of the route.
 async fn segment<T>(
@@ -56,6 +56,24 @@ impl<S: Sync> FromRequestParts<S> for GroupPath {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
         let read = |name: &str| GroupName::new(name).map_err(|error| group_name(&error));
         Ok(Self(segment(parts, "group", read).await?))
+    }
+}
+
+/// `{group}` and `{member}`.
+pub(crate) struct MemberPath(pub(crate) GroupName, pub(crate) MemberId);
+
+impl<S: Sync> FromRequestParts<S> for MemberPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let GroupPath(group) = GroupPath::from_request_parts(parts, state).await?;
+        // What cannot be an id is that of no member.
+        let read = |id: &str| {
+            let unknown = |_| unknown_member(&group, id);
+            MemberId::new(id).map_err(unknown)
+        };
+        let member = segment(parts, "member", read).await?;
+        Ok(Self(group, member))
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::OnePartition(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("", detail),
         ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
+        ProduceError::NoKey { .. } => Problem::new(ErrorCode::KeyRequired, detail),
         // No record was stored; the topic may be there all the same, which harms no retry.
         ProduceError::AutoCreate(error) => Problem { detail, ..Refusal::from(error).0 },
         ProduceError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
@@ -97,6 +98,7 @@ fn record(fault: &RecordFault) -> Problem {
             Problem::new(ErrorCode::RecordTooLarge, detail).limited("max.message.bytes", *limit_bytes as u64)
         }
         RecordFault::Retiring(_) => Problem::new(ErrorCode::PartitionRetiring, detail),
+        RecordFault::NoKey => Problem::new(ErrorCode::KeyRequired, detail),
         RecordFault::TooManyHeaders { .. } | RecordFault::NoPartition(_) | RecordFault::Timestamp { .. } => {
             Problem::new(ErrorCode::InvalidRecord, detail)
         }
@@ -108,6 +110,7 @@ fn member(fault: &RecordFault) -> &'static str {
     match fault {
         RecordFault::TooLarge { .. } => "",
         RecordFault::TooManyHeaders { .. } => "/headers",
+        RecordFault::NoKey => "/key",
         RecordFault::NoPartition(_) | RecordFault::Retiring(_) => "/partition",
         RecordFault::Timestamp { .. } => "/timestamp",
     }
@@ -118,7 +121,9 @@ pub(super) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
-        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => Problem::new(ErrorCode::Overloaded, detail),
+        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) | AppendFault::Keyless(_) => {
+            Problem::new(ErrorCode::Overloaded, detail)
+        }
         AppendFault::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(*possible)),
         AppendFault::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         AppendFault::TopicDeleted => Problem::new(ErrorCode::TopicNotFound, detail),

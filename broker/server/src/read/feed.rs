@@ -18,8 +18,9 @@ use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex};
 use tokio::time::Instant;
 
+use super::refusal;
 use super::rendering::{PIECE_BYTES, finished, gap, new_piece, write_record};
-use super::{cursor, refusal};
+use crate::cursor::encode_topic;
 use crate::streamed::streamed;
 
 /// Most records of one chunk.
@@ -174,7 +175,7 @@ impl Feed {
 
     fn end_event(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"id: ");
-        out.extend_from_slice(cursor::encode(&self.cursor).as_bytes());
+        out.extend_from_slice(encode_topic(&self.cursor).as_bytes());
         out.extend_from_slice(b"\n\n");
     }
 

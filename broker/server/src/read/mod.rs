@@ -3,7 +3,6 @@
 //!
 //! Not here: how a record is worded (`levada_api`) and read (the engine).
 
-mod cursor;
 mod feed;
 mod offsets;
 mod partition;
@@ -17,6 +16,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+
+pub(crate) use partition::{Sizes, sizes};
+pub(crate) use rendering::{format, group_json};
 
 /// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {

@@ -83,14 +83,14 @@ pub(super) async fn read_partition(
 }
 
 /// How much to read and how long to wait for it.
-pub(super) struct Sizes {
-    pub(super) max_records: usize,
-    pub(super) max_bytes: usize,
-    pub(super) wait: Duration,
+pub(crate) struct Sizes {
+    pub(crate) max_records: usize,
+    pub(crate) max_bytes: usize,
+    pub(crate) wait: Duration,
 }
 
 /// Reads `max_records=`, `max_bytes=` and `wait_ms=`.
-pub(super) fn sizes(params: &mut Params, records_default: usize) -> Result<Sizes, Problem> {
+pub(crate) fn sizes(params: &mut Params, records_default: usize) -> Result<Sizes, Problem> {
     let max_records = params.clamped("max_records", 1, records_default as u64, READ_RECORDS_MAX as u64)?;
     let max_bytes = params.clamped("max_bytes", 1, READ_BYTES_DEFAULT as u64, READ_BYTES_MAX as u64)?;
     let wait_ms = params.clamped("wait_ms", 0, 0, READ_WAIT_MS_MAX)?;

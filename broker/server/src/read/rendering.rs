@@ -12,10 +12,11 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::{Frame, SizeHint};
 use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
-use levada_api::{FormatWord, Gap, GapCause, IsolationWord, Problem, RecordOut, Rendering, ValueForm};
-use levada_engine::{Fetched, FetchedRecords, Isolation};
+use levada_api::{FormatWord, Gap, GapCause, GroupGap, IsolationWord, Problem, RecordOut, Rendering, ValueForm};
+use levada_engine::{Fetched, FetchedRecords, GroupPart, Isolation};
 use levada_log::{Damage, RecordRef, RecordsError};
-use levada_model::{Offset, PartitionIndex};
+use levada_model::{Offset, PartitionIndex, TopicName};
+use serde::Serialize;
 
 use super::refusal;
 use crate::extract::Params;
@@ -26,7 +27,7 @@ pub(super) const PIECE_BYTES: usize = 32 << 10;
 const PIECE_SLACK_BYTES: usize = 8 << 10;
 
 /// Reads `format=`.
-pub(super) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
+pub(crate) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
     Ok(match params.value("format", FormatWord::read)? {
         None => ValueForm::Auto,
         Some(FormatWord::Text) => ValueForm::Text,
@@ -54,7 +55,18 @@ pub(super) fn finished(piece: Vec<u8>) -> Bytes {
 
 /// Writes one record of `partition`.
 pub(super) fn write_record(out: &mut Vec<u8>, partition: PartitionIndex, record: &RecordRef, rendering: Rendering) {
+    write_record_of(out, None, partition, record, rendering);
+}
+
+fn write_record_of(
+    out: &mut Vec<u8>,
+    topic: Option<&TopicName>,
+    partition: PartitionIndex,
+    record: &RecordRef,
+    rendering: Rendering,
+) {
     let place = RecordOut {
+        topic,
         partition,
         offset: record.offset,
         timestamp: record.timestamp,
@@ -67,7 +79,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, partition: PartitionIndex, record:
 /// Records as lines.
 pub(super) fn ndjson(mut fetched: Fetched, form: ValueForm) -> Result<Response, Problem> {
     let marks = marks_as_headers(&fetched, fetched.next_offset);
-    let reads = VecDeque::from([(fetched.partition, fetched.take_records())]);
+    let reads = VecDeque::from([Read::of(None, &mut fetched)]);
     let lines = Pieces { around: Around::Lines, reads, form, is_first: true };
     let mut response = body_of(lines, Vec::new(), Vec::new())?;
     response.headers_mut().extend(marks);
@@ -76,14 +88,32 @@ pub(super) fn ndjson(mut fetched: Fetched, form: ValueForm) -> Result<Response, 
 }
 
 /// Records as the list in a JSON object, whose other members are `rest` (`"name":value,…`).
-pub(super) fn json(reads: Vec<Fetched>, form: ValueForm, rest: &str) -> Result<Response, Problem> {
+pub(super) fn json(mut reads: Vec<Fetched>, form: ValueForm, rest: &str) -> Result<Response, Problem> {
     let gaps: Vec<Gap> = reads.iter().flat_map(gaps).collect();
+    list(reads.iter_mut().map(|read| Read::of(None, read)).collect(), &gaps, form, rest)
+}
+
+/// The same of several topics: each record names its own.
+pub(crate) fn group_json(mut parts: Vec<GroupPart>, form: ValueForm, rest: &str) -> Result<Response, Problem> {
+    let of_topic = |topic: &TopicName, gap: Gap| GroupGap {
+        topic: topic.to_string(),
+        partition: gap.partition,
+        from: gap.from,
+        to: gap.to,
+        cause: gap.cause,
+    };
+    let gaps: Vec<GroupGap> =
+        parts.iter().flat_map(|part| gaps(&part.fetched).map(|gap| of_topic(&part.topic, gap))).collect();
+    let reads = parts.iter_mut().map(|part| Read::of(Some(part.topic.clone()), &mut part.fetched)).collect();
+    list(reads, &gaps, form, rest)
+}
+
+fn list(reads: VecDeque<Read>, gaps: &[impl Serialize], form: ValueForm, rest: &str) -> Result<Response, Problem> {
     let gaps = if gaps.is_empty() {
         String::new()
     } else {
         format!("\"gaps\":{},", serde_json::to_string(&gaps).expect("gaps are plain data"))
     };
-    let reads = reads.into_iter().map(|mut read| (read.partition, read.take_records())).collect();
     let list = Pieces { around: Around::List, reads, form, is_first: true };
     let mut response = body_of(list, b"{\"records\":[".to_vec(), format!("],{gaps}{rest}}}").into_bytes())?;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -140,10 +170,24 @@ enum Around {
     List,
 }
 
+/// A read of one partition, on its way into text.
+struct Read {
+    /// Where the answer holds records of several topics.
+    topic: Option<TopicName>,
+    partition: PartitionIndex,
+    records: FetchedRecords,
+}
+
+impl Read {
+    fn of(topic: Option<TopicName>, fetched: &mut Fetched) -> Self {
+        Self { topic, partition: fetched.partition, records: fetched.take_records() }
+    }
+}
+
 /// Reads turned into text, a piece at a time.
 struct Pieces {
     around: Around,
-    reads: VecDeque<(PartitionIndex, FetchedRecords)>,
+    reads: VecDeque<Read>,
     form: ValueForm,
     is_first: bool,
 }
@@ -152,12 +196,12 @@ impl Pieces {
     /// Writes on until the piece is full; false at the end.
     fn fill(&mut self, out: &mut Vec<u8>) -> Result<bool, RecordsError> {
         let rendering = Rendering { form: self.form, one_line: self.around == Around::Lines };
-        while let Some((partition, records)) = self.reads.front_mut() {
+        while let Some(Read { topic, partition, records }) = self.reads.front_mut() {
             for record in records {
                 if self.around == Around::List && !std::mem::take(&mut self.is_first) {
                     out.push(b',');
                 }
-                write_record(out, *partition, &record?, rendering);
+                write_record_of(out, topic.as_ref(), *partition, &record?, rendering);
                 if self.around == Around::Lines {
                     out.push(b'\n');
                 }

@@ -3,7 +3,7 @@
 use levada_engine::{From, TopicStart};
 use levada_model::{Offset, Timestamp};
 
-use super::cursor;
+use crate::cursor::decode_topic;
 use crate::extract::json_integer;
 
 /// What `offset=` takes, in words.
@@ -20,7 +20,7 @@ pub(super) fn partition_start(text: &str) -> Result<From, &'static str> {
 
 /// Reads `from=` or `Last-Event-ID`; none where it is neither a word nor a cursor of ours.
 pub(super) fn topic_start(text: &str) -> Option<TopicStart> {
-    word(text).map(TopicStart::From).or_else(|| cursor::decode(text).map(TopicStart::Positions))
+    word(text).map(TopicStart::From).or_else(|| decode_topic(text).map(TopicStart::Positions))
 }
 
 fn word(text: &str) -> Option<From> {

@@ -10,8 +10,9 @@ use levada_model::limits::READ_RECORDS_DEFAULT;
 
 use super::partition::{Sizes, sizes};
 use super::rendering::{self, format, isolation};
-use super::{cursor, feed, refusal, start};
+use super::{feed, refusal, start};
 use crate::AppState;
+use crate::cursor::encode_topic;
 use crate::extract::{Params, TopicPath, accepts, no_value};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
@@ -69,7 +70,7 @@ pub(super) async fn read_topic(
     let from = from.unwrap_or(TopicStart::From(From::Earliest));
     let mut reader = engine.topic_reader(&who, &topic, from, isolation).await.map_err(|e| refusal::fetch(&e))?;
     let chunk = reader.next(max_records, max_bytes, wait).await.map_err(|error| refusal::fetch(&error))?;
-    let rest = format!("\"cursor\":\"{}\"", cursor::encode(&reader.positions()));
+    let rest = format!("\"cursor\":\"{}\"", encode_topic(&reader.positions()));
     Ok(rendering::json(chunk.parts, form, &rest)?)
 }
 

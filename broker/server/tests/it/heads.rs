@@ -52,7 +52,7 @@ async fn a_request_id_is_taken_over_or_made() {
 #[tokio::test]
 async fn unknown_paths_and_methods_are_problems() {
     let harness = Harness::start(|_| {}).await;
-    for path in ["/nowhere", "/v1", "/v1/", "/v1/topics/t/nothing", "/docs/nothing.js", "/v1/groups"] {
+    for path in ["/nowhere", "/v1", "/v1/", "/v1/topics/t/nothing", "/docs/nothing.js", "/v1/groups/g/nothing"] {
         let answer = harness.get(path).await.expect(404);
         assert_eq!((answer.code().as_str(), answer.header("content-type")), ("not-found", "application/problem+json"));
     }

@@ -55,6 +55,8 @@ async fn the_options_reach_the_engine() {
             options.producer_expiration,
             options.maintenance_interval,
             options.linger,
+            options.groups.initial_rebalance_delay,
+            options.groups.offsets_retention,
             options.data_dir.clone(),
         );
         tell.send(told).expect("the test listens");
@@ -69,11 +71,13 @@ async fn the_options_reach_the_engine() {
         options.producer_expiration = Duration::from_secs(7);
         options.maintenance_interval = Duration::from_secs(8);
         options.linger = Duration::from_millis(9);
+        options.group_initial_rebalance_delay = Duration::from_millis(10);
+        options.offsets_retention = Duration::from_secs(11);
     };
     let mut harness = Harness::start_with(Arc::new(Contract::load()), change, open).await;
     harness.server.opened().await.expect("it opens");
     let (secs, millis) = (Duration::from_secs, Duration::from_millis);
-    assert_eq!(told.recv().expect("told"), (false, secs(7), secs(8), millis(9), path));
+    assert_eq!(told.recv().expect("told"), (false, secs(7), secs(8), millis(9), millis(10), secs(11), path));
 }
 
 #[tokio::test]

@@ -3,10 +3,12 @@
 //! Answers of the interface go through [`harness::Harness`], which holds them against `openapi/v1.json`.
 
 mod bodies;
+mod compaction;
 mod connections;
 mod contract;
 mod cors;
 mod disk;
+mod groups;
 mod harness;
 mod heads;
 mod hosts;

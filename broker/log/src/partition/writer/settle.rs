@@ -99,6 +99,7 @@ impl PartitionLog {
     }
 
     pub(super) fn checkpoint_now(&self, clean: bool) -> Checkpoint {
+        let compaction = self.state.compaction();
         Checkpoint {
             recovery_point: self.synced_end,
             log_start: self.state.log_start(),
@@ -109,6 +110,8 @@ impl PartitionLog {
             last_append: self.active.last_append,
             snapshot: self.snapshot,
             epochs: self.state.epochs(),
+            first_dirty: compaction.first_dirty,
+            latest_horizon: compaction.latest_horizon,
         }
     }
 

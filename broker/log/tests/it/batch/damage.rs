@@ -87,7 +87,7 @@ fn fields_that_contradict_the_format_or_each_other_are_named() {
         (0, &i64::MIN.to_be_bytes(), "base offset"),
         (ATTRIBUTES_AT, &5_i16.to_be_bytes(), "compression"),
         (ATTRIBUTES_AT, &7_i16.to_be_bytes(), "compression"),
-        (ATTRIBUTES_AT, &0x40_i16.to_be_bytes(), "attributes"),
+        (ATTRIBUTES_AT, &0x80_i16.to_be_bytes(), "attributes"),
         (ATTRIBUTES_AT, &i16::MIN.to_be_bytes(), "attributes"),
         (LAST_OFFSET_DELTA_AT, &(-1_i32).to_be_bytes(), "last offset delta"),
         (LAST_OFFSET_DELTA_AT, &0_i32.to_be_bytes(), "record count"),
@@ -222,6 +222,30 @@ fn a_gap_between_offsets_is_refused_from_a_client_and_read_from_the_log() {
 fn an_empty_batch_is_refused_from_a_client_and_read_from_the_log() {
     let said = Some((0, "the head says 0 records for 1 offsets".to_owned()));
     assert_eq!(verdicts(&with_records(0, &[])), [said, None]);
+}
+
+#[test]
+fn a_delete_horizon_is_refused_from_a_client_and_read_from_the_log() {
+    let mut batch = with_records(1, &[0x0c, 0, 5, 0, 1, 1, 0]);
+    batch[ATTRIBUTES_AT + 1] = 0x40;
+    reseal(&mut batch);
+    let said = Some((0, "the head has a delete horizon, which compaction alone sets".to_owned()));
+    assert_eq!(verdicts(&batch), [said, None]);
+    let read = parse(&batch).expect("a batch");
+    assert_eq!(read.header().delete_horizon(), Some(Timestamp(1)));
+    // Its record's time counts from the horizon: -3 from 1.
+    let record = read.records().expect("not packed").next().expect("one").expect("whole");
+    assert_eq!(record.timestamp, Timestamp(-2));
+}
+
+#[test]
+fn a_packed_batch_without_bytes_is_an_empty_one() {
+    for compression in 1..=4 {
+        let mut batch = with_records(0, &[]);
+        batch[ATTRIBUTES_AT + 1] = compression;
+        reseal(&mut batch);
+        assert_eq!(parse(&batch).expect("a batch").records().expect("nothing to unpack").count(), 0);
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(crate) fn options() -> LogOptions {
         retention_ms: None,
         producer_expiration_ms: 60_000,
         write_ahead_zeros: false,
+        compaction: None,
+        retains: true,
     }
 }
 

@@ -26,6 +26,8 @@ fn options() -> LogOptions {
         retention_ms: None,
         producer_expiration_ms: 1_000_000,
         write_ahead_zeros: true,
+        compaction: None,
+        retains: true,
     }
 }
 

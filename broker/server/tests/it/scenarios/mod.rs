@@ -3,6 +3,7 @@
 
 mod cluster;
 mod common;
+mod compaction;
 mod groups;
 mod produce;
 mod read;
@@ -15,6 +16,7 @@ pub(crate) async fn run_all(harness: &Harness) {
     common::run(harness).await;
     cluster::run(harness).await;
     topics::run(harness).await;
+    compaction::run(harness).await;
     groups::run(harness).await;
     produce::run(harness).await;
     read::run(harness).await;

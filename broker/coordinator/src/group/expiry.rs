@@ -1,0 +1,70 @@
+//! How long the offsets of a group without members are kept.
+//!
+//! Never while there are members. From the moment when the last one left, or from the last commit to a group that has
+//! none, for `offsets_retention_ms`, counted in ticks; only what had passed before a restart is taken from the time of
+//! day. Then every offset becomes a mark that it has expired, which tells a member who comes late why it begins anew; a
+//! group of marks alone is not shown, and goes after the same time once more.
+
+use levada_extension::TopicPartition;
+
+use super::{Context, Group, Timer};
+use crate::records::{GroupRecord, OffsetRecord};
+use crate::terms::DeleteError;
+use crate::timers::after;
+
+impl Group {
+    /// The last member is gone.
+    pub(super) fn emptied(&mut self, ctx: &Context<'_>) {
+        self.forget_rebalance();
+        self.seen.clear();
+        self.head.empty_since = Some(ctx.now.wall);
+        self.keep_for_a_while(ctx);
+    }
+
+    /// The time of retention begins.
+    pub(super) fn keep_for_a_while(&mut self, ctx: &Context<'_>) {
+        let at = after(ctx.now.tick, ctx.options.offsets_retention_ms);
+        self.timers.set(&Timer::Expiry, Some(at));
+    }
+
+    /// The time of retention has begun before a restart.
+    pub(super) fn keep_for_the_rest(&mut self, ctx: &Context<'_>) {
+        let written = self.offsets.iter().map(|(_, record)| record.written_at());
+        let since = written.chain(self.head.empty_since).max().unwrap_or(ctx.now.wall);
+        let passed = u64::try_from(ctx.now.wall.0.saturating_sub(since.0)).unwrap_or(0);
+        let rest = ctx.options.offsets_retention_ms.saturating_sub(passed);
+        self.timers.set(&Timer::Expiry, Some(after(ctx.now.tick, rest)));
+    }
+
+    /// The time of retention has passed.
+    pub(super) fn expire(&mut self, ctx: &mut Context<'_>) {
+        let committed: Vec<TopicPartition> = self.committed().map(|(partition, _)| *partition).collect();
+        if committed.is_empty() {
+            self.erase();
+            return;
+        }
+        for partition in committed {
+            self.offsets.insert(partition, OffsetRecord::Expired(ctx.now.wall));
+        }
+        self.keep_for_a_while(ctx);
+    }
+
+    /// Deletes it, unless it has members.
+    pub(crate) fn delete(&mut self) -> Result<(), DeleteError> {
+        if !self.is_shown() {
+            return Err(DeleteError::NotFound);
+        }
+        if !self.members.is_empty() {
+            return Err(DeleteError::Active(self.members.len()));
+        }
+        self.erase();
+        Ok(())
+    }
+
+    fn erase(&mut self) {
+        let partitions: Vec<_> = self.offsets.keys().copied().collect();
+        partitions.iter().for_each(|partition| drop(self.offsets.remove(partition)));
+        self.head = GroupRecord::default();
+        self.timers.set(&Timer::Expiry, None);
+    }
+}

@@ -1,0 +1,11 @@
+//! The coordinator from outside: cases that others got wrong, and its rules one by one.
+
+mod assignors;
+mod cases;
+mod kit;
+mod model;
+mod offsets;
+mod properties;
+mod rebalances;
+mod restarts;
+mod static_members;

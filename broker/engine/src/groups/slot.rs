@@ -1,0 +1,345 @@
+//! The place of one coordinator: a state machine of `levada_coordinator`, loaded from its partition's log, whose every
+//! step is in the log before it is answered.
+//!
+//! A step runs under the place's lock, and its records are handed to the partition's owner under the same lock, so the
+//! order of the log is the order of the states. Each batch expects the offset behind the one before: where one is not
+//! stored, none behind it is. Then, and when a step panics, the coordinator is forgotten and loaded anew. Nobody is
+//! answered before everything is durable that the machine had taken in when it answered.
+
+use std::sync::{Arc, Weak};
+
+use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, Now, Step, TopicsView};
+use levada_extension::{Assignment, AssignorFault};
+use levada_log::{AppendError, BatchBuilder, NewBatch, SequenceCheck};
+use levada_model::{GroupName, Offset, Record, Tick, Timestamp};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::assignors;
+use super::coordinators::Groups;
+use super::loading::{self, LoadFault, Loading};
+use super::progress::{Landing, Progress, Receipt};
+use super::terms::GroupError;
+use super::watches::Watches;
+use crate::AppendFault;
+use crate::catalog::Catalog;
+use crate::partition::{NewAppend, Partition};
+
+/// The place of one coordinator.
+#[derive(Default)]
+pub(super) struct Slot {
+    state: Mutex<State>,
+    /// Fetches that wait for news of their member.
+    watches: Arc<Watches>,
+}
+
+/// What there is of a coordinator.
+enum State {
+    /// The log says all. What the one before has handed to the owner has to be answered first.
+    Unloaded { before: Option<Arc<Progress>> },
+    /// It is being read.
+    Loading(Loading),
+    /// It is there.
+    Loaded(Box<Loaded>),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Unloaded { before: None }
+    }
+}
+
+/// A coordinator at work.
+struct Loaded {
+    machine: Coordinator,
+    partition: Arc<Partition>,
+    /// Where its next batch goes.
+    next_offset: Offset,
+    progress: Arc<Progress>,
+    /// To the task that hears what became of its batches, in order.
+    landings: mpsc::UnboundedSender<Landing>,
+    /// The topics that its machine has seen.
+    topics_version: u64,
+    /// Where its tasks run.
+    runtime: Handle,
+}
+
+impl Slot {
+    /// Fetches that wait for news of their member.
+    pub(super) fn watches(&self) -> &Arc<Watches> {
+        &self.watches
+    }
+
+    /// Sees to it that the coordinator is being loaded; none if it is there. The reading goes on though nobody waits.
+    pub(super) fn begin_load(self: &Arc<Self>, groups: &Arc<Groups>, partition: &Arc<Partition>) -> Option<Loading> {
+        let mut state = self.state.lock();
+        let before = match &mut *state {
+            State::Loaded(_) => return None,
+            State::Loading(loading) if !loading.has_failed() => return Some(loading.clone()),
+            State::Loading(_) => None,
+            State::Unloaded { before } => before.take(),
+        };
+        let (outcome, loading) = loading::begin();
+        *state = State::Loading(loading.clone());
+        let read = Reader {
+            groups: Arc::downgrade(groups),
+            slot: self.clone(),
+            partition: partition.clone(),
+            machine: Coordinator::new(groups.options.clone()),
+        };
+        Handle::current().spawn(async move { outcome.send(read.run(before).await) });
+        Some(loading)
+    }
+
+    /// Puts a machine in that has read its log up to `end`, and lets it begin.
+    fn put(
+        self: &Arc<Self>,
+        groups: &Arc<Groups>,
+        machine: Coordinator,
+        partition: Arc<Partition>,
+        end: Offset,
+    ) -> Result<(), LoadFault> {
+        let progress = Arc::new(Progress::new(end));
+        let (landings, landed) = mpsc::unbounded_channel();
+        let runtime = Handle::current();
+        let (slot, weak) = (Arc::downgrade(self), Arc::downgrade(groups));
+        let follow = progress.clone().follow(landed, {
+            let (slot, progress) = (slot.clone(), progress.clone());
+            move || slot.upgrade().into_iter().for_each(|slot| slot.unload(&progress))
+        });
+        runtime.spawn(async move {
+            follow.await;
+            // It was given up, since something failed or panicked.
+            if let Some(groups) = weak.upgrade()
+                && groups.refuses_changes().is_none()
+            {
+                groups.load_all();
+            }
+        });
+        let mut loaded =
+            Box::new(Loaded { machine, partition, next_offset: end, progress, landings, topics_version: 0, runtime });
+        let mut state = self.state.lock();
+        if groups.refuses_changes().is_some() {
+            // What was can still be seen; what damage to the log would have to be settled with records is not.
+            drop(loaded.machine.loaded(groups.now()));
+            *state = State::Loaded(loaded);
+        } else {
+            *state = State::Loaded(loaded);
+            let begun = self.step(groups, &mut state, |machine, now, _| machine.loaded(now));
+            begun.expect("it is loaded").map_err(LoadFault::Append)?;
+        }
+        drop(state);
+        self.watches.wake_all();
+        groups.due.notify_one();
+        Ok(())
+    }
+
+    /// Forgets the coordinator whose progress this is, if it is still there.
+    fn unload(&self, progress: &Arc<Progress>) {
+        let mut state = self.state.lock();
+        if let State::Loaded(loaded) = &*state
+            && Arc::ptr_eq(&loaded.progress, progress)
+        {
+            *state = State::Unloaded { before: Some(progress.clone()) };
+        }
+    }
+
+    /// A step, if the coordinator is loaded; `step` is taken then.
+    pub(super) fn try_step<T>(
+        self: &Arc<Self>,
+        groups: &Arc<Groups>,
+        step: &mut Option<impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>>,
+    ) -> Option<Result<(T, Receipt), GroupError>> {
+        let mut state = self.state.lock();
+        let State::Loaded(loaded) = &*state else { return None };
+        if let Some(refused) = groups.refuses_changes() {
+            return Some(Err(refused));
+        }
+        if loaded.landings.is_closed() {
+            // The runtime in which it was loaded has ended.
+            *state = State::Unloaded { before: Some(loaded.progress.clone()) };
+            return None;
+        }
+        if !loaded.partition.has_room() {
+            return Some(Err(GroupError::Overloaded));
+        }
+        let step = step.take().expect("a step is taken once");
+        let stepped = self.step(groups, &mut state, step)?;
+        Some(stepped.map_err(|fault| refused(&fault)))
+    }
+
+    pub(super) fn try_look<T>(&self, look: impl Fn(&Coordinator) -> T) -> Option<(T, Receipt)> {
+        match &*self.state.lock() {
+            State::Loaded(loaded) => Some((look(&loaded.machine), loaded.receipt())),
+            State::Unloaded { .. } | State::Loading(_) => None,
+        }
+    }
+
+    /// What is due, and when something is due next.
+    pub(super) fn tick(self: &Arc<Self>, groups: &Arc<Groups>) -> Option<Tick> {
+        /// Until there is room again.
+        const PAUSE_MS: u64 = 10;
+        let mut state = self.state.lock();
+        let State::Loaded(loaded) = &mut *state else { return None };
+        let now = groups.now();
+        let topics_version = groups.catalog.version();
+        let is_due = loaded.machine.next_due().is_some_and(|due| due <= now.tick);
+        if groups.refuses_changes().is_some() {
+            return None;
+        }
+        if is_due || loaded.topics_version != topics_version {
+            if !loaded.partition.has_room() {
+                return Some(Tick(now.tick.0 + PAUSE_MS));
+            }
+            loaded.topics_version = topics_version;
+            let ticked = self.step(groups, &mut state, |machine, now, topics| machine.tick(now, topics))?;
+            if let Err(fault) = ticked {
+                tracing::warn!(%fault, "what was due in consumer groups is done when they are loaded anew");
+            }
+        }
+        match &*state {
+            State::Loaded(loaded) => loaded.machine.next_due(),
+            State::Unloaded { .. } | State::Loading(_) => None,
+        }
+    }
+
+    /// A step, with its records handed to the owner; none if the coordinator is not loaded. Unless all of it succeeds
+    /// the coordinator is forgotten.
+    fn step<T>(
+        self: &Arc<Self>,
+        groups: &Arc<Groups>,
+        state: &mut State,
+        step: impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>,
+    ) -> Option<Result<(T, Receipt), Arc<AppendFault>>> {
+        let State::Loaded(loaded) = &*state else { return None };
+        let forgotten = State::Unloaded { before: Some(loaded.progress.clone()) };
+        let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
+        let due_before = loaded.machine.next_due();
+        let now = groups.now();
+        let Step { answer, records, changed, assign } = step(&mut loaded.machine, now, &groups.catalog);
+        if let Err(fault) = loaded.push(records, now.wall) {
+            self.watches.wake_all();
+            return Some(Err(Arc::new(fault)));
+        }
+        for (_, member) in &changed {
+            self.watches.wake(member);
+        }
+        for task in assign {
+            self.assign(groups, &loaded, task);
+        }
+        let due = loaded.machine.next_due();
+        if due.is_some() && (due_before.is_none() || due < due_before) {
+            groups.due.notify_one();
+        }
+        let receipt = loaded.receipt();
+        *state = State::Loaded(loaded);
+        Some(Ok((answer, receipt)))
+    }
+
+    /// Has an assignment computed and given to the machine, if it is still the same one then.
+    fn assign(self: &Arc<Self>, groups: &Arc<Groups>, loaded: &Loaded, task: AssignTask) {
+        let AssignTask { group, token, assignor, input } = task;
+        let committed = loaded.machine.committed(&group).unwrap_or_default();
+        let input = assignors::with_lags(input, &committed, &groups.catalog.topics());
+        let (groups, slot, progress) = (Arc::downgrade(groups), Arc::downgrade(self), loaded.progress.clone());
+        loaded.runtime.spawn(async move {
+            let mut answer = Some(assignors::assign(&assignor, input).await);
+            loop {
+                let (Some(groups), Some(slot)) = (groups.upgrade(), slot.upgrade()) else { return };
+                let Some(receipt) = slot.give_assignment(&groups, &progress, &group, token, &mut answer) else {
+                    return;
+                };
+                drop((groups, slot));
+                if answer.is_none() {
+                    return;
+                }
+                // There is no room for its records; what was handed to the owner makes room.
+                drop(receipt.durable().await);
+            }
+        });
+    }
+
+    /// Gives the machine an assignment, which is taken if there is room; none if it is no longer the same machine.
+    fn give_assignment(
+        self: &Arc<Self>,
+        groups: &Arc<Groups>,
+        progress: &Arc<Progress>,
+        group: &GroupName,
+        token: u64,
+        answer: &mut Option<Result<Assignment, AssignorFault>>,
+    ) -> Option<Receipt> {
+        let mut state = self.state.lock();
+        let State::Loaded(loaded) = &*state else { return None };
+        if !Arc::ptr_eq(&loaded.progress, progress) || groups.refuses_changes().is_some() {
+            return None;
+        }
+        if !loaded.partition.has_room() {
+            return Some(loaded.receipt());
+        }
+        let answer = answer.take()?;
+        let stepped = self.step(groups, &mut state, |machine, now, _| machine.assigned(now, group, token, answer));
+        stepped?.ok().map(|((), receipt)| receipt)
+    }
+}
+
+/// Reads a coordinator's log. It holds no coordinators while it waits.
+struct Reader {
+    groups: Weak<Groups>,
+    slot: Arc<Slot>,
+    partition: Arc<Partition>,
+    machine: Coordinator,
+}
+
+impl Reader {
+    async fn run(mut self, before: Option<Arc<Progress>>) -> Result<(), LoadFault> {
+        if let Some(before) = before {
+            before.until_ended().await;
+        }
+        let end = loading::replay(&self.partition, &mut self.machine).await?;
+        let groups = self.groups.upgrade().ok_or(LoadFault::Closing)?;
+        self.slot.put(&groups, self.machine, self.partition, end)
+    }
+}
+
+impl Loaded {
+    /// Hands records to the owner, as one batch behind all that was handed over before.
+    fn push(&mut self, records: Vec<CoordinatorRecord>, now: Timestamp) -> Result<(), AppendFault> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let count = records.len() as u64;
+        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
+        for CoordinatorRecord { key, value } in records {
+            builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
+        }
+        let batch = builder.finish().expect("compressing nothing does not fail");
+        let expected_offset = Some(self.next_offset);
+        let append =
+            NewAppend { batches: vec![batch], check: SequenceCheck::Producer, expected_offset, keyless: false };
+        let answer = self.partition.push(append)?;
+        self.next_offset = self.next_offset.advance(count);
+        // Its task ends only with the runtime, and everyone who waits then with it.
+        drop(self.landings.send(Landing { answer, end: self.next_offset }));
+        Ok(())
+    }
+
+    /// To wait for everything that was handed over up to now.
+    fn receipt(&self) -> Receipt {
+        self.progress.receipt(self.next_offset)
+    }
+}
+
+/// The refusal of a request whose records, or those before them, were not stored.
+pub(super) fn refused(fault: &AppendFault) -> GroupError {
+    match fault {
+        AppendFault::Closing => GroupError::Closing,
+        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
+        AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
+        // A batch before it was not stored.
+        AppendFault::Refused(AppendError::OffsetMismatch { .. }) => GroupError::Loading,
+        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
+            unreachable!("it has keys and no sequence, and its topic's partitions are never changed: {fault}")
+        }
+    }
+}

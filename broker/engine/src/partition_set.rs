@@ -1,0 +1,187 @@
+//! Partitions that are read together, in turn: a position in each. What readers of whole topics and fetches of group
+//! members are made of.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use levada_log::Damage;
+use levada_model::{Offset, PartitionIndex, TopicId};
+use tokio::sync::Notify;
+
+use crate::catalog::{Topic, TopicState};
+use crate::engine::Core;
+use crate::fetch::{FetchError, Fetched, Isolation, Reading, bound_of};
+use crate::partition::{Bound, Partition, Waiter};
+
+/// A partition of a topic.
+pub(crate) type Place = (TopicId, PartitionIndex);
+
+/// Why a round was given up, and where.
+pub(crate) type RoundError = (Place, FetchError);
+
+/// Partitions, of any topics, with a position in each.
+pub(crate) struct PartitionSet {
+    core: Arc<Core>,
+    isolation: Isolation,
+    topics: BTreeMap<TopicId, Seen>,
+    next: BTreeMap<Place, Offset>,
+    /// The partition behind which a round begins.
+    turn: Option<Place>,
+}
+
+/// A topic as it was at the last look.
+struct Seen {
+    topic: Arc<Topic>,
+    state: Arc<TopicState>,
+}
+
+impl PartitionSet {
+    pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Self {
+        Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None }
+    }
+
+    /// Lets a topic's partitions be put in.
+    pub(crate) fn add_topic(&mut self, topic: &Arc<Topic>) {
+        if let Entry::Vacant(vacant) = self.topics.entry(topic.id()) {
+            vacant.insert(Seen { topic: topic.clone(), state: topic.state_full() });
+        }
+    }
+
+    /// Puts a partition of a topic that was added, or another position of it.
+    pub(crate) fn put(&mut self, place: Place, next: Offset) {
+        self.next.insert(place, next);
+    }
+
+    /// Where a partition is read next, if it is in.
+    pub(crate) fn position(&self, place: Place) -> Option<Offset> {
+        self.next.get(&place).copied()
+    }
+
+    /// The log start of a partition that is in.
+    pub(crate) fn log_start(&self, place: Place) -> Option<Offset> {
+        self.partition(place).map(|partition| partition.log_start())
+    }
+
+    /// All partitions with their positions, in order.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (Place, Offset)> {
+        self.next.iter().map(|(place, next)| (*place, *next))
+    }
+
+    /// Takes out what is not wanted.
+    pub(crate) fn retain(&mut self, keep: impl Fn(Place) -> bool) {
+        self.next.retain(|place, _| keep(*place));
+        let next = &self.next;
+        let is_used =
+            |id: &TopicId| next.range((*id, PartitionIndex(0))..=(*id, PartitionIndex(u32::MAX))).next().is_some();
+        self.topics.retain(|id, _| is_used(id));
+    }
+
+    /// Begins the next round behind this partition.
+    pub(crate) fn set_turn(&mut self, turn: Option<Place>) {
+        self.turn = turn;
+    }
+
+    /// Looks at the topics anew, and forgets partitions that were dropped.
+    pub(crate) fn refresh(&mut self) {
+        for seen in self.topics.values_mut() {
+            seen.state = seen.topic.state_full();
+        }
+        let topics = &self.topics;
+        self.next.retain(|place, _| topics.get(&place.0).is_some_and(|seen| seen.state.partition(place.1).is_some()));
+    }
+
+    /// One turn over all partitions: reads of those that have something, none of them empty of both records and gaps.
+    /// Positions move over what was read, also where nothing of it counts.
+    ///
+    /// # Errors
+    /// See [`FetchError`]; nothing has moved then.
+    pub(crate) async fn read_round(
+        &mut self,
+        max_records: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<(Place, Fetched)>, RoundError> {
+        let turn = self.turn;
+        let (mut order, behind): (Vec<_>, Vec<_>) = self.next.keys().copied().partition(|place| Some(*place) > turn);
+        order.extend(behind);
+        let (mut records_left, mut bytes_left) = (max_records, max_bytes);
+        let mut parts: Vec<(Place, Fetched)> = Vec::new();
+        let mut moved = Vec::new();
+        for place in order {
+            if records_left == 0 || bytes_left == 0 {
+                break;
+            }
+            let fetched = self.read_one(place, records_left, bytes_left).await.map_err(|error| (place, error))?;
+            let Some(fetched) = fetched else { continue };
+            moved.push((place, fetched.next_offset));
+            if fetched.is_empty() {
+                continue;
+            }
+            let count: u64 = fetched.batches.iter().map(|batch| u64::from(batch.header().record_count)).sum();
+            records_left = records_left.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+            bytes_left = bytes_left.saturating_sub(fetched.batches.iter().map(|batch| batch.bytes().len()).sum());
+            parts.push((place, fetched));
+        }
+        // Only now, so that a round that is given up half-way skips nothing.
+        self.next.extend(moved);
+        if let Some((first, _)) = parts.first() {
+            self.turn = Some(*first);
+        }
+        Ok(parts)
+    }
+
+    /// Has `reader` notified of whatever may give the next round something. To be followed by a look at
+    /// [`has_news`](Self::has_news).
+    pub(crate) fn register(&self, reader: &Arc<Notify>) -> Vec<Waiter> {
+        let bound = bound_of(self.isolation);
+        let partitions = self.next.iter().filter_map(|(place, next)| Some((self.partition(*place)?, *next)));
+        let mut waiters: Vec<_> =
+            partitions.map(|(partition, next)| partition.waiters().register(bound, next, reader)).collect();
+        let topics = self.topics.values();
+        waiters.extend(topics.map(|seen| seen.topic.watchers().register(Bound::HighWatermark, Offset(0), reader)));
+        waiters
+    }
+
+    /// Whether there is something to do since the last round.
+    pub(crate) fn has_news(&self) -> bool {
+        let moved = |(place, next): (&Place, &Offset)| {
+            let partition = self.partition(*place);
+            partition.is_some_and(|partition| partition.bound(self.isolation) > *next || partition.log_start() > *next)
+        };
+        let changed = |seen: &Seen| seen.topic.is_deleted() || !Arc::ptr_eq(&seen.state, &*seen.topic.state());
+        self.core.is_closing() || self.topics.values().any(changed) || self.next.iter().any(moved)
+    }
+
+    /// What one partition has behind the position, if anything. A position below the log start is reported as a gap.
+    async fn read_one(
+        &self,
+        place: Place,
+        max_records: usize,
+        max_bytes: usize,
+    ) -> Result<Option<Fetched>, FetchError> {
+        let Some(partition) = self.partition(place) else { return Ok(None) };
+        let topic = &self.topics[&place.0].topic;
+        let reading = Reading { core: &self.core, topic, partition, isolation: self.isolation };
+        let position = self.next[&place];
+        let mut from = position;
+        loop {
+            if from == partition.bound(self.isolation) && from == position && from >= partition.log_start() {
+                return reading.gone().map_or(Ok(None), Err);
+            }
+            match reading.read(from, max_records, max_bytes).await {
+                Err(FetchError::BelowStart { log_start_offset, .. }) => from = log_start_offset,
+                Err(error) => return Err(error),
+                Ok(mut fetched) => {
+                    if position < from {
+                        fetched.gaps.insert(0, Damage { from: position, to: from });
+                    }
+                    return Ok(Some(fetched.keep_bytes(max_bytes)));
+                }
+            }
+        }
+    }
+
+    fn partition(&self, place: Place) -> Option<&Arc<Partition>> {
+        self.topics.get(&place.0)?.state.partition(place.1)
+    }
+}

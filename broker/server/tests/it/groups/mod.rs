@@ -1,0 +1,14 @@
+//! Consumer groups over HTTP.
+
+mod commits;
+mod crowd;
+mod dead_letters;
+mod exercise;
+mod instances;
+mod member;
+mod polls;
+mod power_cut;
+mod rebalance;
+mod retention;
+mod timed;
+mod topics;
