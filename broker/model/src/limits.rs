@@ -103,6 +103,14 @@ pub const ASSIGN_MS_MAX: u64 = 30_000;
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 /// Largest `segment.bytes`: positions within a segment are 32 bits wide.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Most records that a transform may emit in place of one.
+pub const MODULE_EMITTED_RECORDS_MAX: usize = 100;
+/// Largest answer of a module to one call.
+pub const MODULE_ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Longest reason that a module may give.
+pub const MODULE_REASON_BYTES_MAX: usize = 1 << 10;
+/// Largest accumulator of an aggregator.
+pub const MODULE_ACCUMULATOR_BYTES_MAX: usize = 64 << 10;
 /// How long the first assignment of an empty group waits for more members (`group.initial.rebalance.delay.ms`).
 pub const INITIAL_REBALANCE_DELAY_MS: u64 = 500;
 /// Least time between two rebalances of a group.

@@ -1,4 +1,9 @@
-//! The native implementations of each extension point, the checks of an answer, and the conformance suites.
+//! The native implementations of each extension point, the checks of an answer, the layouts and the conformance suites.
 
+mod aggregator;
 mod assignor;
+mod call;
+mod conformance;
+mod layout;
 mod partitioner;
+mod transform;
