@@ -73,6 +73,20 @@ pub enum ModuleFault {
     /// It answered what no module may answer.
     #[error(transparent)]
     Answer(#[from] crate::AnswerError),
+    /// It answered partitions that cannot be.
+    #[error(transparent)]
+    Partitions(#[from] crate::PartitionFault),
+    /// It was not asked: the host has no room for the call now.
+    #[error(transparent)]
+    Busy(#[from] crate::ModuleBusy),
+    /// It was not asked: the call is larger than any may be. Smaller ones may succeed.
+    #[error("the call has {bytes} bytes, and {bytes_max} are allowed")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The cap.
+        bytes_max: usize,
+    },
 }
 
 /// What a module was stopped for.

@@ -30,9 +30,16 @@ impl Fields {
         self.0 & fields.0 == fields.0
     }
 
-    /// The set as the layouts write it: key, value, headers, timestamp, from the lowest bit.
-    pub(crate) fn bits(self) -> u8 {
+    /// The set as the layouts write it: key, value, headers, timestamp, place, from the lowest bit.
+    #[must_use]
+    pub fn bits(self) -> u8 {
         self.0
+    }
+
+    /// The set that [`bits`](Self::bits) writes so; bits without a meaning count for nothing.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits & 0b1_1111)
     }
 
     /// Those that are in both sets.

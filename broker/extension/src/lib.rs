@@ -9,6 +9,7 @@ pub mod conformance;
 mod fields;
 mod json;
 mod layout;
+mod module;
 mod partitioner;
 mod transform;
 
@@ -26,6 +27,10 @@ pub use json::{JsonPointer, JsonPointerError};
 pub use layout::{
     AnswerError, AnswerLimits, JsonFormError, KeyRecord, Keys, LAYOUT_VERSION, check_verdicts, decode_accumulators,
     decode_json_verdicts, decode_values, decode_verdicts, encode_json,
+};
+pub use module::{
+    HostUsage, LogLevel, LogLine, LogPage, ModuleBusy, ModuleConfigError, ModuleDescription, ModuleDigest,
+    ModuleDigestError, ModuleHost, ModuleJob, ModuleRefusal, ModuleStats, ModuleVersion, ModuleWorld,
 };
 pub use partitioner::{Murmur2, PartitionFault, Partitioner, check_partitions, murmur2};
 pub use transform::{EmittedRecord, JsonFilter, JsonTest, Part, Transform, Verdict, Verdicts};

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use levada_model::PartitionIndex;
 use thiserror::Error;
 
+use crate::{Keys, ModuleFault};
+
 /// Places the records of one request.
 ///
 /// Duties: an answer has one partition a key, in order, each below `partition_count`; equal keys go to equal partitions
@@ -13,6 +15,15 @@ use thiserror::Error;
 pub trait Partitioner: Send + Sync {
     /// The partition of each key (none: a record without a key). `partition_count` is at least 1.
     fn partition(&self, keys: &[Option<&[u8]>], partition_count: u32) -> Vec<PartitionIndex>;
+
+    /// The same for one that may read more than the keys, and may fail.
+    ///
+    /// # Errors
+    /// When there is no usable answer.
+    fn place(&self, keys: &Keys<'_>, partition_count: u32) -> Result<Vec<PartitionIndex>, ModuleFault> {
+        let only_keys: Vec<_> = keys.records.iter().map(|record| record.key).collect();
+        Ok(self.partition(&only_keys, partition_count))
+    }
 }
 
 /// What is wrong with a partitioner's answer.

@@ -103,6 +103,46 @@ pub const ASSIGN_MS_MAX: u64 = 30_000;
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 /// Largest `segment.bytes`: positions within a segment are 32 bits wide.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Largest module, as uploaded. Modules in JavaScript and Python bring their interpreter: 2 to 20 MiB.
+pub const MODULE_BYTES_MAX: usize = 32 << 20;
+/// Most memory of one instance of a module, its memories and tables together. Interpreters need most of it.
+pub const MODULE_MEMORY_BYTES_MAX: usize = 128 << 20;
+/// Most memory of all instances of all modules together.
+pub const MODULES_MEMORY_BYTES_MAX: usize = 1 << 30;
+/// Most instances of all modules together.
+pub const MODULES_INSTANCES_MAX: usize = 256;
+/// Most bytes that one call gives to a module.
+pub const MODULE_CALL_BYTES_MAX: usize = 16 << 20;
+/// Most jobs that wait for one module; a further one is refused.
+pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
+/// CPU time of a transform's or an aggregator's call, before what its records add.
+pub const MODULE_CALL_MS_MAX: u64 = 100;
+/// What each record adds to that, in microseconds.
+pub const MODULE_CALL_RECORD_US_MAX: u64 = 1_000;
+/// Most that all its records together add.
+pub const MODULE_CALL_RECORDS_MS_MAX: u64 = 10_000;
+/// CPU time of a partitioner's call.
+pub const MODULE_PARTITION_MS_MAX: u64 = 50;
+/// CPU time of an assignor's call.
+pub const MODULE_ASSIGN_MS_MAX: u64 = 500;
+/// CPU time in which an instance must start, and then take its config.
+pub const MODULE_INIT_MS_MAX: u64 = 1_000;
+/// Most instructions of one call in a dry run.
+pub const MODULE_DRY_RUN_INSTRUCTIONS_MAX: u64 = 2_000_000_000;
+/// Most lines that are kept of a module's log.
+pub const MODULE_LOG_LINES_MAX: usize = 1_000;
+/// Most lines that one call may write to it.
+pub const MODULE_LOG_CALL_LINES_MAX: usize = 100;
+/// Longest line of it; what is beyond is cut.
+pub const MODULE_LOG_LINE_BYTES_MAX: usize = 1 << 10;
+/// Most counters of one module.
+pub const MODULE_COUNTERS_MAX: usize = 64;
+/// Longest name of such a counter.
+pub const MODULE_COUNTER_NAME_BYTES_MAX: usize = 64;
+/// Longest config of a module, as JSON text.
+pub const MODULE_CONFIG_BYTES_MAX: usize = 64 << 10;
+/// Longest schema of a module's config.
+pub const MODULE_SCHEMA_BYTES_MAX: usize = 64 << 10;
 /// Most records that a transform may emit in place of one.
 pub const MODULE_EMITTED_RECORDS_MAX: usize = 100;
 /// Largest answer of a module to one call.

@@ -5,5 +5,6 @@ mod assignor;
 mod call;
 mod conformance;
 mod layout;
+mod module;
 mod partitioner;
 mod transform;
