@@ -18,6 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-client", &["levada-api", "levada-model"]),
     ("levada-server", &["levada-api", "levada-engine", "levada-log", "levada-model"]),
     ("levada-cli", &["levada-api", "levada-client", "levada-log", "levada-model", "levada-server"]),
+    ("levada-fixtures", &[]),
+    ("levada-host", &["levada-extension", "levada-model"]),
     // What plug-in authors use knows the contract and nothing of the broker.
     ("levada-plugin", &[]),
 ];
@@ -26,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const RESERVED: &[(&str, &[&str])] = &[
     ("axum", &["levada-server"]),
     ("tokio", &["levada-engine", "levada-server", "levada-client", "levada-cli"]),
-    ("wasmtime", &[]),
+    ("wasmtime", &["levada-host"]),
     ("anyhow", &["levada-cli"]),
 ];
 
@@ -87,6 +89,7 @@ fn every_file_opens_with_its_duty() {
     let mut files = Vec::new();
     rust_files(&root().join("broker"), &mut files);
     rust_files(&root().join("plugins"), &mut files);
+    rust_files(&root().join("runtime"), &mut files);
     assert!(files.len() > 50, "the search looks in the right place");
     let silent: Vec<_> = files
         .iter()
@@ -125,6 +128,7 @@ fn no_test_is_switched_off() {
     let mut files = Vec::new();
     rust_files(&root().join("broker"), &mut files);
     rust_files(&root().join("plugins"), &mut files);
+    rust_files(&root().join("runtime"), &mut files);
     let switched_off = concat!("#[", "ignore");
     let found: Vec<_> =
         files.iter().filter(|file| fs::read_to_string(file).expect("readable").contains(switched_off)).collect();

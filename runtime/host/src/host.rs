@@ -1,0 +1,320 @@
+//! The host: compiles modules one at a time, keeps what it made of them, and hands out their versions.
+//!
+//! What bounds a compilation: the bytes are checked for sizes before (`inspect`), it runs on one thread of its own without
+//! help, and only one runs at a time. The compiler itself cannot be interrupted; the largest module that is let in, 32 MiB,
+//! takes about half a minute and no one else's time but that of other uploads.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use bytes::Bytes;
+use levada_extension::{
+    Fields, HostUsage, LAYOUT_VERSION, ModuleDescription, ModuleDigest, ModuleHost, ModuleRefusal, ModuleVersion,
+};
+use levada_model::Clock;
+use levada_model::limits::{MODULE_SCHEMA_BYTES_MAX, MODULES_INSTANCES_MAX, MODULES_MEMORY_BYTES_MAX};
+use parking_lot::Mutex;
+use thiserror::Error;
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+};
+use wasmtime::component::{Component, InstancePre};
+use wit_component::ComponentEncoder;
+
+use crate::artifact::Artifacts;
+use crate::budget::Budget;
+use crate::contract::Description;
+use crate::engine::{Engines, Meter};
+use crate::idle::Idle;
+use crate::imports::link;
+use crate::inspect::{Form, inspect};
+use crate::instance::{Allowance, Halt, Instance, NoInstance, Template};
+use crate::journal::Journal;
+use crate::schema::Schema;
+use crate::state::State;
+use crate::version::Version;
+use crate::workers::Workers;
+
+/// The compiler's thread goes deep into what is nested.
+const COMPILER_STACK_BYTES: usize = 64 << 20;
+
+/// What a host is set up with.
+#[derive(Clone)]
+pub struct HostOptions {
+    /// Where it keeps what it made of modules. Made if it is not there; nobody else may write there.
+    pub directory: PathBuf,
+    /// The time of log lines.
+    pub clock: Arc<dyn Clock>,
+    /// Most memory of all instances together.
+    pub memory_bytes_max: usize,
+    /// Most instances.
+    pub instances_max: usize,
+}
+
+/// Runs modules under wasmtime.
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+/// Why there is no host.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// Its directory cannot be used.
+    #[error("the directory of compiled modules cannot be used: {0}")]
+    Directory(#[from] io::Error),
+    /// wasmtime does not run here.
+    #[error("wasmtime does not start: {0}")]
+    Engine(String),
+}
+
+/// What versions share.
+pub(crate) struct Inner {
+    pub(crate) engines: Engines,
+    pub(crate) workers: Workers,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) idle: Arc<Idle>,
+    pub(crate) clock: Arc<dyn Clock>,
+    artifacts: Artifacts,
+    /// Held by the one compilation.
+    compiling: Mutex<()>,
+    versions: Mutex<HashMap<ModuleDigest, Weak<Version>>>,
+    next_version: AtomicU64,
+}
+
+impl HostOptions {
+    /// The usual limits.
+    #[must_use]
+    pub fn new(directory: PathBuf, clock: Arc<dyn Clock>) -> Self {
+        let (memory_bytes_max, instances_max) = (MODULES_MEMORY_BYTES_MAX, MODULES_INSTANCES_MAX);
+        Self { directory, clock, memory_bytes_max, instances_max }
+    }
+}
+
+impl Host {
+    /// A host with its threads and its directory.
+    ///
+    /// # Errors
+    /// When the directory or wasmtime's engine cannot be had.
+    pub fn open(options: HostOptions) -> Result<Self, HostError> {
+        let artifacts = Artifacts::open(&options.directory)?;
+        let engines = Engines::new().map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        let inner = Inner {
+            engines,
+            workers: Workers::new(),
+            budget: Arc::new(Budget::new(options.memory_bytes_max, options.instances_max.min(MODULES_INSTANCES_MAX))),
+            idle: Arc::default(),
+            clock: options.clock,
+            artifacts,
+            compiling: Mutex::default(),
+            versions: Mutex::default(),
+            next_version: AtomicU64::new(0),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl ModuleHost for Host {
+    fn compile(&self, wasm: &Bytes) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        let digest = ModuleDigest::of(wasm);
+        if let Some(known) = self.inner.known(digest) {
+            return Ok(known);
+        }
+        if let Some(kept) = self.inner.kept(digest)? {
+            return Ok(kept);
+        }
+        Ok(self.inner.compile(digest, wasm)?)
+    }
+
+    fn load(
+        &self,
+        digest: ModuleDigest,
+        wasm: &dyn Fn() -> io::Result<Bytes>,
+    ) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        if let Some(known) = self.inner.known(digest) {
+            return Ok(known);
+        }
+        if let Some(kept) = self.inner.kept(digest)? {
+            return Ok(kept);
+        }
+        let bytes = wasm().map_err(|error| hosts(&error))?;
+        match ModuleDigest::of(&bytes) == digest {
+            true => Ok(self.inner.compile(digest, &bytes)?),
+            false => Err(ModuleRefusal::Host { reason: format!("its bytes are not those of {digest}") }),
+        }
+    }
+
+    fn forget(&self, digest: ModuleDigest) {
+        let _compiling = self.inner.compiling.lock();
+        if let Err(error) = self.inner.artifacts.forget(digest) {
+            tracing::warn!(%digest, "what was made of a module is not deleted: {error}");
+        }
+    }
+
+    fn usage(&self) -> HostUsage {
+        let (running, waiting) = self.inner.workers.usage();
+        HostUsage {
+            instances: self.inner.budget.instances() as u64,
+            memory_bytes: self.inner.budget.bytes() as u64,
+            memory_bytes_max: self.inner.budget.bytes_max() as u64,
+            running: running as u64,
+            waiting: waiting as u64,
+        }
+    }
+}
+
+impl Inner {
+    /// A number that no other version of this host has.
+    pub(crate) fn version_number(&self) -> u64 {
+        self.next_version.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn template(&self, pre: InstancePre<State>, meter: Meter) -> Template {
+        Template {
+            pre,
+            meter,
+            journal: Arc::new(Journal::new(Arc::clone(&self.clock))),
+            budget: Arc::clone(&self.budget),
+            idle: Arc::downgrade(&self.idle),
+        }
+    }
+
+    /// A module for the engine that counts instructions.
+    pub(crate) fn metered(&self, digest: ModuleDigest) -> Result<InstancePre<State>, ModuleRefusal> {
+        let _compiling = self.compiling.lock();
+        let engine = self.engines.get(Meter::Instructions);
+        if let Some(component) = self.artifacts.code(digest, Meter::Instructions, engine) {
+            return link(&component);
+        }
+        let gone = || ModuleRefusal::Host { reason: "what was made of the module is gone; upload it again".to_owned() };
+        let component = self.artifacts.component(digest).ok_or_else(gone)?;
+        on_compilers_thread(|| {
+            let code = engine.precompile_component(&component).map_err(|error| invalid(&error))?;
+            self.artifacts.add_code(digest, Meter::Instructions, &code, engine).map_err(|error| hosts(&error))?;
+            let unreadable = || hosts(&io::Error::other("what was just written cannot be read"));
+            link(&self.artifacts.code(digest, Meter::Instructions, engine).ok_or_else(unreadable)?)
+        })
+    }
+
+    /// A version that is loaded already.
+    fn known(&self, digest: ModuleDigest) -> Option<Arc<Version>> {
+        self.versions.lock().get(&digest).and_then(Weak::upgrade)
+    }
+
+    /// A version out of what was kept.
+    fn kept(self: &Arc<Self>, digest: ModuleDigest) -> Result<Option<Arc<Version>>, ModuleRefusal> {
+        let _compiling = self.compiling.lock();
+        let engine = self.engines.get(Meter::Time);
+        let Some(description) = self.artifacts.description(digest) else { return Ok(None) };
+        let Some(component) = self.artifacts.code(digest, Meter::Time, engine) else { return Ok(None) };
+        self.version(description, link(&component)?).map(Some)
+    }
+
+    fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
+        let _compiling = self.compiling.lock();
+        if let Some(known) = self.known(digest) {
+            return Ok(known);
+        }
+        let engine = self.engines.get(Meter::Time);
+        let (description, pre) = on_compilers_thread(|| {
+            let encoded = component_of(wasm)?;
+            let component = encoded.as_deref().unwrap_or(wasm);
+            let compiled = Component::new(engine, component).map_err(|error| invalid(&error))?;
+            let pre = link(&compiled)?;
+            let template = self.template(pre.clone(), Meter::Time);
+            let description = describe(&template, digest, wasm.len())?;
+            let code = compiled.serialize().map_err(|error| invalid(&error))?;
+            self.artifacts.keep(&description, component, &code, engine).map_err(|error| hosts(&error))?;
+            Ok((description, pre))
+        })?;
+        self.version(description, pre)
+    }
+
+    /// The one version of a digest.
+    fn version(
+        self: &Arc<Self>,
+        description: ModuleDescription,
+        pre: InstancePre<State>,
+    ) -> Result<Arc<Version>, ModuleRefusal> {
+        let digest = description.digest;
+        let schema = Schema::new(description.config_schema.as_deref())
+            .map_err(|detail| ModuleRefusal::Description { detail })?;
+        let mut versions = self.versions.lock();
+        versions.retain(|_, version| version.strong_count() > 0);
+        if let Some(known) = versions.get(&digest).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let template = self.template(pre, Meter::Time);
+        let lane = Arc::new(self.workers.lane());
+        let version = Version::new(Arc::clone(self), description, Arc::new(schema), template, lane);
+        versions.insert(digest, Arc::downgrade(&version));
+        Ok(version)
+    }
+}
+
+/// Runs the compiler, or whatever is as little to be trusted with the stack, on a thread with much of it.
+fn on_compilers_thread<R: Send>(compile: impl FnOnce() -> Result<R, ModuleRefusal> + Send) -> Result<R, ModuleRefusal> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("levada-compiler".to_owned()).stack_size(COMPILER_STACK_BYTES);
+        let compiler = builder.spawn_scoped(scope, compile).map_err(|error| hosts(&error))?;
+        compiler
+            .join()
+            .unwrap_or_else(|_| Err(ModuleRefusal::Invalid { detail: "the compiler fails over it".to_owned() }))
+    })
+}
+
+/// Checks a module, and makes a component of it if it is none.
+fn component_of(wasm: &[u8]) -> Result<Option<Vec<u8>>, ModuleRefusal> {
+    let Form::Core { wasi } = inspect(wasm)? else { return Ok(None) };
+    let encode = || {
+        let mut encoder = ComponentEncoder::default().validate(true).module(wasm)?;
+        if wasi {
+            encoder = encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
+        }
+        encoder.encode()
+    };
+    let component = encode().map_err(|error| ModuleRefusal::Invalid {
+        detail: format!("no component can be made of it (was it built with the SDK or wit-bindgen?): {error:#}"),
+    })?;
+    inspect(&component)?;
+    Ok(Some(component))
+}
+
+/// Starts an instance and asks what it is.
+fn describe(template: &Template, digest: ModuleDigest, size_bytes: usize) -> Result<ModuleDescription, ModuleRefusal> {
+    let refused = |during, halt| match halt {
+        Halt::Stopped { cause, reason } => ModuleRefusal::Stopped { during, cause, reason },
+        Halt::Busy(busy) => ModuleRefusal::Host { reason: busy.reason },
+    };
+    let (mut instance, _) = Instance::start(template).map_err(|none| match none {
+        NoInstance::Halted(halt) => refused("started", halt),
+        NoInstance::Refused(refusal) => refusal,
+    })?;
+    let (answer, _) = instance.call(Allowance::beginning(), |store, exports| exports.describe.call(store, ()));
+    let (Description { layout_version, fields, config_schema, state_version },) =
+        answer.map_err(|halt| refused("described itself", halt))?;
+    if layout_version != u32::from(LAYOUT_VERSION) {
+        let detail = format!("it reads and writes layouts of version {layout_version}, and there is {LAYOUT_VERSION}");
+        return Err(ModuleRefusal::Description { detail });
+    }
+    let schema_bytes = config_schema.as_ref().map_or(0, String::len);
+    if schema_bytes > MODULE_SCHEMA_BYTES_MAX {
+        let (got, max) = (schema_bytes as u64, MODULE_SCHEMA_BYTES_MAX as u64);
+        return Err(ModuleRefusal::Limit { what: "bytes in the schema of its config", got, max });
+    }
+    Schema::new(config_schema.as_deref()).map_err(|detail| ModuleRefusal::Description { detail })?;
+    let worlds = instance.exports().worlds();
+    let (size_bytes, fields) = (size_bytes as u64, Fields::from(fields));
+    Ok(ModuleDescription { digest, size_bytes, worlds, fields, config_schema, state_version })
+}
+
+fn invalid(error: &wasmtime::Error) -> ModuleRefusal {
+    ModuleRefusal::Invalid { detail: format!("{error:#}") }
+}
+
+fn hosts(error: &io::Error) -> ModuleRefusal {
+    ModuleRefusal::Host { reason: error.to_string() }
+}

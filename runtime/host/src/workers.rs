@@ -1,0 +1,204 @@
+//! The threads that modules run on. Each module has a lane of its own, a bounded queue that a few threads serve at a time,
+//! and lanes take turns: a module that is slow, or never ends, makes only its own callers wait.
+//!
+//! The operating system shares the processor among the threads, of which there are more than processors; what stops a call
+//! is its deadline, elsewhere.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use levada_extension::{ModuleBusy, ModuleJob};
+use levada_model::limits::MODULE_QUEUE_JOBS_MAX;
+use parking_lot::{Condvar, Mutex};
+
+/// Far more than wasm may use of it.
+const STACK_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static WORKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The threads.
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+}
+
+/// A module's lane; its end forgets the lane's waiting jobs.
+pub(crate) struct Lane {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    threads_max: usize,
+    width: usize,
+    board: Mutex<Board>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Board {
+    lanes: BTreeMap<u64, Queue>,
+    next_lane: u64,
+    /// Lanes with a job that may run now, next first; none is in it twice.
+    turns: VecDeque<u64>,
+    threads: usize,
+    idle: usize,
+    running: usize,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<ModuleJob>,
+    running: usize,
+    /// Its last call took too long: one thread is enough for it.
+    narrow: bool,
+    in_turns: bool,
+}
+
+impl Workers {
+    pub(crate) fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let (threads_max, width) = ((4 * processors).max(16), processors.max(2));
+        let shared = Shared { threads_max, width, board: Mutex::default(), work: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn lane(&self) -> Lane {
+        let mut board = self.shared.board.lock();
+        let id = board.next_lane;
+        board.next_lane += 1;
+        board.lanes.insert(id, Queue::default());
+        Lane { id, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Jobs that run, and that wait.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        let board = self.shared.board.lock();
+        (board.running, board.lanes.values().map(|queue| queue.jobs.len()).sum())
+    }
+}
+
+impl Lane {
+    /// Queues a job.
+    pub(crate) fn run(&self, job: ModuleJob) -> Result<(), ModuleBusy> {
+        let mut board = self.shared.board.lock();
+        let board = &mut *board;
+        let queue = board.lanes.get_mut(&self.id).expect("a lane is there as long as its handle");
+        if board.stopping {
+            return Err(ModuleBusy { reason: "the host ends".to_owned() });
+        }
+        if queue.jobs.len() >= MODULE_QUEUE_JOBS_MAX {
+            return Err(ModuleBusy { reason: format!("{MODULE_QUEUE_JOBS_MAX} jobs wait for the module already") });
+        }
+        queue.jobs.push_back(job);
+        self.shared.line_up(board, self.id);
+        if board.idle == 0 && board.threads < self.shared.threads_max {
+            let shared = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("levada-module".to_owned()).stack_size(STACK_BYTES);
+            match builder.spawn(move || shared.serve()) {
+                Ok(_) => board.threads += 1,
+                Err(error) if board.threads == 0 => {
+                    return Err(ModuleBusy { reason: format!("there is no thread for it: {error}") });
+                }
+                // The threads that there are will do it.
+                Err(_) => (),
+            }
+        }
+        self.shared.work.notify_one();
+        Ok(())
+    }
+
+    /// Runs a job and waits for what it gives; in place if this thread is one of a host's.
+    pub(crate) fn call<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Result<R, ModuleBusy> {
+        if WORKS.get() {
+            return Ok(job());
+        }
+        let (sender, receiver) = sync_channel(1);
+        self.run(Box::new(move || drop(sender.send(job()))))?;
+        receiver.recv().map_err(|_| ModuleBusy { reason: "the host ended before the call".to_owned() })
+    }
+
+    /// Tells whether the module keeps to its time; if not, it has one thread until it does.
+    pub(crate) fn kept_time(&self, kept: bool) {
+        let mut board = self.shared.board.lock();
+        if let Some(queue) = board.lanes.get_mut(&self.id) {
+            queue.narrow = !kept;
+        }
+    }
+}
+
+impl Shared {
+    /// Gives a lane a turn if it has a job that may run.
+    fn line_up(&self, board: &mut Board, id: u64) {
+        let Some(queue) = board.lanes.get_mut(&id) else { return };
+        let width = if queue.narrow { 1 } else { self.width };
+        if !queue.in_turns && !queue.jobs.is_empty() && queue.running < width {
+            queue.in_turns = true;
+            board.turns.push_back(id);
+        }
+    }
+
+    fn serve(&self) {
+        WORKS.set(true);
+        let mut board = self.board.lock();
+        while !board.stopping {
+            let Some((id, job)) = next_job(&mut board) else {
+                board.idle += 1;
+                self.work.wait(&mut board);
+                board.idle -= 1;
+                continue;
+            };
+            self.line_up(&mut board, id);
+            board.running += 1;
+            drop(board);
+            // A panic is a bug of the host or of whoever made the job, and that job's alone: its channel closes.
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!("a job on a module's thread panicked");
+            }
+            board = self.board.lock();
+            board.running -= 1;
+            if let Some(queue) = board.lanes.get_mut(&id) {
+                queue.running -= 1;
+            }
+            self.line_up(&mut board, id);
+        }
+    }
+}
+
+fn next_job(board: &mut Board) -> Option<(u64, ModuleJob)> {
+    while let Some(id) = board.turns.pop_front() {
+        let Some(queue) = board.lanes.get_mut(&id) else { continue };
+        queue.in_turns = false;
+        if let Some(job) = queue.jobs.pop_front() {
+            queue.running += 1;
+            return Some((id, job));
+        }
+    }
+    None
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let queue = self.shared.board.lock().lanes.remove(&self.id);
+        // Outside the lock: what a job owns may end another lane.
+        drop(queue);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let mut board = self.shared.board.lock();
+        board.stopping = true;
+        let waiting: Vec<_> = board.lanes.values_mut().flat_map(|queue| queue.jobs.drain(..)).collect();
+        self.shared.work.notify_all();
+        drop(board);
+        drop(waiting);
+    }
+}

@@ -1,0 +1,5 @@
+//! The host with real modules: what the broker's suites ask of every extension, what goes wrong in every way, and what a
+//! module costs and says.
+
+mod conformance;
+mod support;
