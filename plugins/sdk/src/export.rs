@@ -141,6 +141,8 @@ pub mod glue {
 
     /// Sets the instance up.
     pub fn init<M: Installed>(config: &str) -> Result<(), String> {
+        #[cfg(target_arch = "wasm32")]
+        crate::host::log_panics();
         let config = serde_json::from_str(config).map_err(|error| format!("the config is not right: {error}"))?;
         let module = M::new(config)?;
         M::slot(|slot| slot.set(module)).map_err(|_| "the module is initialised already".to_owned())

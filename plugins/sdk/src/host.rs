@@ -23,6 +23,12 @@ pub fn counter(name: &str, delta: u64) {
     imported::counter(name, delta);
 }
 
+/// From here on a panic writes its message and place to the module's log before it stops the instance.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| log(Level::Error, &panic.to_string())));
+}
+
 #[cfg(target_arch = "wasm32")]
 mod imported {
     use super::Level;

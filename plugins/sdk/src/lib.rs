@@ -43,8 +43,8 @@
 //!
 //! A module names the parts of a record that it reads ([`Module::FIELDS`]); what it is not given looks like null. It has no
 //! clock and no randomness but [`Call`], so that the broker can repeat a call and get the same. It may [`log`] and count
-//! ([`counter`]). A panic stops the instance: the broker finds the record that caused it, and does with it what its user
-//! said.
+//! ([`counter`]). A panic stops the instance and writes its message to the module's log: the broker finds the record that
+//! caused it, and does with it what its user said.
 //!
 //! Not here: the contract itself (`plugins/wit`), which this crate hides.
 
@@ -57,6 +57,7 @@ mod host;
 mod layout;
 mod module;
 mod partitioner;
+mod pointer;
 pub mod testing;
 mod transform;
 
@@ -68,4 +69,5 @@ pub use host::{Level, counter, log};
 pub use layout::{Headers, KeyRecord, LayoutError, Record};
 pub use module::{Call, Fault, Fields, Module, NoConfig};
 pub use partitioner::{Partitioner, default_partition, murmur2};
+pub use pointer::{Pointer, PointerError};
 pub use transform::{Emitted, Filter, Transform, Verdict};

@@ -29,13 +29,16 @@
 //! assert_eq!(outcomes[1], Err("nothing to shout".to_owned()));
 //! ```
 
+use std::collections::BTreeSet;
+
 use crate::export::glue::{self, Verdicts};
 use crate::layout::{
     Batch, GroupRef, Groups, Place, Plain, decode_answers, decode_verdicts, encode_keys, put_group, put_section,
 };
 use crate::transform::Source;
 use crate::{
-    Aggregator, Call, Emitted, Fault, Fields, Filter, Group, KeyRecord, Module, Partitioner, Transform, Verdict,
+    Aggregator, Assignor, AssignorInput, Call, Emitted, Fault, Fields, Filter, Group, KeyRecord, Module, Partitioner,
+    TopicPartition, Transform, Verdict,
 };
 
 /// The clock and the randomness of the calls here.
@@ -131,6 +134,32 @@ pub fn partition<M: Partitioner>(module: &M, records: &[TestRecord], partition_c
         assert!(*partition < partition_count, "record {place} goes to partition {partition} of {partition_count}");
     }
     partitions
+}
+
+/// Which partitions an assignor gives to each member; checked as the broker does.
+///
+/// # Panics
+/// When it has no answer, or one that breaks the rules: a list for each member, every partition that somebody reads given
+/// to exactly one member, who subscribes to its topic.
+pub fn assign<M: Assignor>(module: &M, input: &AssignorInput) -> Vec<Vec<TopicPartition>> {
+    let lists = answer(module.assign(input));
+    assert_eq!(lists.len(), input.members.len(), "a list for each member");
+    let mut given = BTreeSet::new();
+    for (member, list) in input.members.iter().zip(&lists) {
+        for TopicPartition { topic, partition } in list {
+            assert!(
+                member.subscribed.contains(topic),
+                "{} gets topic {topic}, which it does not read",
+                member.member_id
+            );
+            assert!(given.insert((*topic, *partition)), "partition {partition} of topic {topic} is given twice");
+        }
+    }
+    let read = |topic: &u32| input.members.iter().any(|member| member.subscribed.contains(topic));
+    let topics = (0..).zip(&input.topics).filter(|(topic, _)| read(topic));
+    let wanted = topics.flat_map(|(topic, of)| of.partitions.iter().map(move |partition| (topic, partition.partition)));
+    assert_eq!(given, wanted.collect(), "exactly the partitions that somebody reads");
+    lists
 }
 
 /// What an aggregator says of one group of records: its value after each, as JSON.

@@ -22,6 +22,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-host", &["levada-extension", "levada-model"]),
     // What plug-in authors use knows the contract and nothing of the broker.
     ("levada-plugin", &[]),
+    ("flatten-array", &["levada-plugin"]),
+    ("json-filter", &["levada-plugin"]),
+    ("partition-by-field", &["levada-plugin"]),
+    ("redact-fields", &["levada-plugin"]),
+    ("schema-validator", &["levada-plugin"]),
+    ("sticky-tenant", &["levada-plugin"]),
+    ("strong-quakes", &["levada-plugin"]),
+    ("strongest-quake", &["levada-plugin"]),
+    ("weighted-assignor", &["levada-plugin"]),
+    // They carry modules and projects as bytes, and link none of them.
+    ("levada-examples", &[]),
 ];
 
 /// Libraries that only some crates may name.

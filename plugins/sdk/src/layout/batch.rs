@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::reader::{Header, LayoutError, Reader, len_u32};
 use super::{LAYOUT_VERSION, varint};
-use crate::{Call, Fields};
+use crate::{Call, Fields, Pointer};
 
 /// A batch; its sections are looked at one after the other.
 #[derive(Clone, Debug)]
@@ -50,6 +50,14 @@ impl<'a> Record<'a> {
     /// When the value is none, is not JSON, or is not of this type.
     pub fn json<T: Deserialize<'a>>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(self.value.unwrap_or_default())
+    }
+
+    /// What stands at `pointer` in its value, or none; the rest of the value is only checked to be JSON.
+    ///
+    /// # Errors
+    /// When the value is none, is not JSON, or what stands there is not of this type.
+    pub fn json_at<T: Deserialize<'a>>(&self, pointer: &Pointer) -> Result<Option<T>, serde_json::Error> {
+        pointer.find(self.value.unwrap_or_default())
     }
 
     /// Its headers. There are none where [`Module::FIELDS`](crate::Module::FIELDS) does not name them.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::LAYOUT_VERSION;
 use super::reader::{LayoutError, Reader, len_u32, put_headers, put_nullable};
-use crate::{Call, Fields};
+use crate::{Call, Fields, Pointer};
 
 /// The records of one call.
 #[derive(Clone, Debug)]
@@ -40,6 +40,20 @@ impl<'a> KeyRecord<'a> {
     /// When the value is none, is not JSON, or is not of this type.
     pub fn json<T: Deserialize<'a>>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(self.value.unwrap_or_default())
+    }
+
+    /// What stands at `pointer` in its value, or none; the rest of the value is only checked to be JSON.
+    ///
+    /// # Errors
+    /// When the value is none, is not JSON, or what stands there is not of this type.
+    pub fn json_at<T: Deserialize<'a>>(&self, pointer: &Pointer) -> Result<Option<T>, serde_json::Error> {
+        pointer.find(self.value.unwrap_or_default())
+    }
+
+    /// The value of its first header with this name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.headers.iter().find(|(own, _)| *own == name).and_then(|(_, value)| *value)
     }
 }
 

@@ -1,8 +1,11 @@
 //! What the crate's own tests show of a module.
 
 use levada_plugin::glue::{Description, describe, init, with};
-use levada_plugin::testing::{CALL, TestRecord, aggregate, filter, module, partition, transform};
-use levada_plugin::{Fault, Fields, KeyRecord, default_partition};
+use levada_plugin::testing::{CALL, TestRecord, aggregate, assign, filter, module, partition, transform};
+use levada_plugin::{
+    Assignor, AssignorInput, Fault, Fields, KeyRecord, Member, Module, NoConfig, Partition, Topic, TopicPartition,
+    default_partition,
+};
 use serde_json::json;
 
 use crate::modules::{Bare, Everything};
@@ -91,4 +94,53 @@ fn randomness_is_the_same_for_the_same_place_and_differs_between_places() {
     assert_eq!(drawn, (0..1000).map(|place| CALL.random(place)).collect::<Vec<_>>());
     let different: std::collections::HashSet<_> = drawn.iter().collect();
     assert_eq!(different.len(), drawn.len());
+}
+
+#[test]
+fn an_assignors_answer_is_checked_as_the_broker_checks_it() {
+    let member = |id: &str, subscribed: Vec<u32>| Member {
+        member_id: id.to_owned(),
+        instance_id: None,
+        subscribed,
+        owned: vec![],
+    };
+    let topic = |name: &str| Topic {
+        topic_id: name.to_owned(),
+        name: name.to_owned(),
+        partitions: vec![Partition { partition: 0, lag: None }, Partition { partition: 3, lag: Some(7) }],
+    };
+    let input = AssignorInput {
+        members: vec![member("a", vec![0]), member("b", vec![0])],
+        topics: vec![topic("read"), topic("unread")],
+    };
+    let given = |partition| TopicPartition { topic: 0, partition };
+    assert_eq!(assign(&ALL, &input), [vec![given(0)], vec![given(3)]]);
+}
+
+/// Gives a fixed answer.
+struct Stubborn(Vec<Vec<TopicPartition>>);
+
+impl Module for Stubborn {
+    type Config = NoConfig;
+    const FIELDS: Fields = Fields::empty();
+
+    fn new(_: NoConfig) -> Result<Self, String> {
+        Ok(Self(vec![]))
+    }
+}
+
+impl Assignor for Stubborn {
+    fn assign(&self, _: &AssignorInput) -> Result<Vec<Vec<TopicPartition>>, Fault> {
+        Ok(self.0.clone())
+    }
+}
+
+#[test]
+#[should_panic(expected = "exactly the partitions that somebody reads")]
+fn an_assignor_that_forgets_a_partition_fails_its_test() {
+    let member = Member { member_id: "a".to_owned(), instance_id: None, subscribed: vec![0], owned: vec![] };
+    let partitions = vec![Partition { partition: 0, lag: None }, Partition { partition: 1, lag: None }];
+    let topic = Topic { topic_id: "t".to_owned(), name: "t".to_owned(), partitions };
+    let input = AssignorInput { members: vec![member], topics: vec![topic] };
+    assign(&Stubborn(vec![vec![TopicPartition { topic: 0, partition: 0 }]]), &input);
 }
