@@ -7,7 +7,7 @@ use levada_model::{LeaderEpoch, Offset, Timestamp};
 use super::errors::ReadError;
 use super::segment::Segment;
 use super::state::State;
-use super::terms::{Damage, ReadChunk};
+use super::terms::{AbortedTransaction, Damage, ReadChunk};
 use super::walk::Step;
 use crate::{Batch, BatchHeader, StorageError};
 
@@ -38,6 +38,26 @@ impl LogReader {
     /// When `from` is below the log start or beyond `bound`, or the file system fails.
     pub fn read(&self, from: Offset, max_bytes: usize, bound: Offset) -> Result<ReadChunk, ReadError> {
         self.read_batches(from, max_bytes, bound, |header| header.record_count > 0)
+    }
+
+    /// As [`read`](Self::read), with the aborted transactions of what was read. The bound must not be beyond the last
+    /// stable offset. Records of aborted transactions are in the chunk: leave them out, or hand out the list with it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_committed(&self, from: Offset, max_bytes: usize, bound: Offset) -> Result<ReadChunk, ReadError> {
+        let mut chunk = self.read(from, max_bytes, bound)?;
+        chunk.aborted = self.aborted(from, chunk.next_offset)?;
+        Ok(chunk)
+    }
+
+    /// All aborted transactions with offsets from `from` on and below `to`, by their first offsets. Complete below the
+    /// last stable offset; what is open beyond it is not aborted yet.
+    ///
+    /// # Errors
+    /// When `from` is below the log start, or the file system fails.
+    pub fn aborted(&self, from: Offset, to: Offset) -> Result<Vec<AbortedTransaction>, ReadError> {
+        self.unless_removed(from, |_| if from < to { Ok(Vec::new()) } else { Ok(Vec::new()) })
     }
 
     /// Reads the batches that are wanted, by their heads, and goes on behind the others.
@@ -283,7 +303,7 @@ impl Gathering {
 
 impl ReadChunk {
     fn from(next_offset: Offset) -> Self {
-        Self { batches: Vec::new(), gaps: Vec::new(), next_offset }
+        Self { batches: Vec::new(), gaps: Vec::new(), next_offset, aborted: Vec::new() }
     }
 }
 

@@ -23,7 +23,7 @@ use super::recovery::{self, Found};
 use super::retention;
 use super::segment::{Extent, Segment};
 use super::state::State;
-use super::terms::{Append, Appended, LogOptions, Marks, PlantedFaults, Recovery, Retained};
+use super::terms::{Append, Appended, LogOptions, Marks, OpenTransaction, PlantedFaults, Recovery, Retained};
 use super::walk::Place;
 use crate::producers::{AppendTimes, Producers, Verdict, is_derived};
 use crate::{Batch, SequenceCheck, Storage, StorageError};
@@ -131,7 +131,20 @@ impl PartitionLog {
     #[must_use]
     pub fn marks(&self) -> Marks {
         let log_end = self.state.log_end();
-        Marks { log_start: self.state.log_start(), log_end, synced_end: self.synced_end.min(log_end) }
+        let synced_end = self.synced_end.min(log_end);
+        Marks {
+            log_start: self.state.log_start(),
+            log_end,
+            synced_end,
+            last_stable: log_end,
+            synced_stable: synced_end,
+        }
+    }
+
+    /// The transactions that are open here, by their first offsets: also those whose coordinator may have forgotten them.
+    #[must_use]
+    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
+        Vec::new()
     }
 
     /// Changes what may change.
