@@ -5,6 +5,7 @@
 //!
 //! What lies in a directory and why it is safe: `broker/docs/formats/log-directory.md`.
 
+mod aborted;
 mod active;
 mod checkpoint;
 mod compaction;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use levada_model::{Offset, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
+use super::aborted::{AbortedIndex, OpenSet};
 use super::index::{AppendSpan, Index};
 use super::listing::Kind;
 use super::state::State;
@@ -27,6 +28,8 @@ pub(super) struct Segment {
     extent: RwLock<Extent>,
     file: Mutex<Option<Arc<dyn File>>>,
     index: Mutex<Option<Index>>,
+    /// Locked while those of earlier segments may be, never of later ones.
+    aborted: Mutex<Option<AbortedIndex>>,
     facts: OnceLock<Facts>,
     hold: AtomicU8,
 }
@@ -73,6 +76,7 @@ impl Segment {
             extent: RwLock::new(extent),
             file: Mutex::new(None),
             index: Mutex::new(None),
+            aborted: Mutex::new(None),
             facts: OnceLock::new(),
             hold: AtomicU8::new(FREE),
         }
@@ -90,7 +94,8 @@ impl Segment {
         let file = state.storage.open_existing(log_path).map_err(StorageError::at("open", log_path))?;
         segment.keep(file);
         let mut index = segment.index.lock();
-        let read = segment.read_index_at(state, index_path)?;
+        let mut read = segment.read_index_at(state, index_path)?;
+        *segment.aborted.lock() = Some(segment.complete_aborted(state, read.take_aborted())?);
         *index = Some(segment.build_index(state, read)?);
         drop(index);
         segment.hold.store(PINNED, Ordering::Release);
@@ -167,6 +172,10 @@ impl Segment {
         if self.hold.load(Ordering::Acquire) != PINNED {
             *self.file.lock() = None;
             *self.index.lock() = None;
+            // Who holds it may be waiting for a segment whose holder is here.
+            if let Some(mut aborted) = self.aborted.try_lock() {
+                *aborted = None;
+            }
         }
     }
 
@@ -236,15 +245,40 @@ impl Segment {
 
     /// Makes the index ready for [`extend`](Self::extend).
     pub(super) fn load_index(&self, state: &State) -> Result<(), StorageError> {
+        self.with_aborted(state, |_| ())?;
         self.index(state).map(drop)
+    }
+
+    /// Lets an empty segment go on behind the one before.
+    pub(super) fn follow(&self, state: &State, before: &Self) -> Result<(), StorageError> {
+        let open = before.with_aborted(state, |aborted| aborted.open().clone())?;
+        *self.aborted.lock() = Some(AbortedIndex::begin(self.base_offset, open));
+        Ok(())
+    }
+
+    /// Looks at what is known of aborted transactions; it is read, completed or built anew where it is not at hand.
+    pub(super) fn with_aborted<T>(
+        &self,
+        state: &State,
+        look: impl FnOnce(&AbortedIndex) -> T,
+    ) -> Result<T, StorageError> {
+        let mut aborted = self.aborted.lock();
+        if aborted.is_none() {
+            let from_file = self.read_index(state)?.take_aborted();
+            *aborted = Some(self.complete_aborted(state, from_file)?);
+        }
+        Ok(look(aborted.as_ref().expect("loaded above")))
     }
 
     /// Notes batches that were written from `position` on; readers may see them from now on.
     pub(super) fn extend(&self, mut position: u64, batches: &[Batch], interval_bytes: u64) {
         let mut index = self.index.lock();
         let loaded = index.as_mut().expect("the writer loads the index first");
+        let mut aborted = self.aborted.lock();
+        let aborted = aborted.as_mut().expect("the writer loads it first");
         for batch in batches {
             loaded.note(position, batch.header(), interval_bytes);
+            aborted.note(position, batch);
             position += batch.header().size_bytes as u64;
         }
         if let Some(last) = batches.last() {
@@ -254,10 +288,15 @@ impl Segment {
 
     /// Appends to the index file what is not in it yet.
     pub(super) fn write_index(&self, state: &State, span: AppendSpan, sync: bool) -> Result<(), StorageError> {
+        self.load_index(state)?;
         let mut index = self.index(state)?;
         let loaded = index.as_mut().expect("loaded above");
+        let mut aborted = self.aborted.lock();
+        let aborted = aborted.as_mut().expect("the writer alone lets it go");
         let file = state.storage.open(&self.index_path).map_err(StorageError::at("open", &self.index_path))?;
-        loaded.append_chunk(&*file, self.base_offset, span).map_err(StorageError::at("write", &self.index_path))?;
+        loaded
+            .append_chunk(&*file, self.base_offset, span, aborted)
+            .map_err(StorageError::at("write", &self.index_path))?;
         if sync {
             file.sync_data().map_err(StorageError::at("sync", &self.index_path))?;
         }
@@ -342,6 +381,72 @@ impl Segment {
             }
         }
         Ok(index)
+    }
+
+    /// Completes what the index file says of transactions by a walk from where it ends, or from the start of the segment
+    /// and what is open there.
+    fn complete_aborted(&self, state: &State, from_file: Option<AbortedIndex>) -> Result<AbortedIndex, StorageError> {
+        let mut aborted = match from_file {
+            Some(known) if self.is_boundary(state, known.end())? => known,
+            _ => AbortedIndex::begin(self.base_offset, self.open_before(state)?),
+        };
+        let mut walk = self.walk(state, aborted.end(), WALK_WINDOW_BYTES)?;
+        while let Some(step) = walk.next().map_err(StorageError::at("read", &self.log_path))? {
+            match step {
+                Step::Batch(position, batch) => aborted.note(position, &batch),
+                Step::Gap(damage) => {
+                    state.report(damage);
+                    aborted.skip_to(walk.place());
+                }
+            }
+        }
+        if state.plants.forget_aborted {
+            aborted.forget();
+        }
+        Ok(aborted)
+    }
+
+    /// The transactions that are open where the segment begins, as the segments before it know.
+    fn open_before(&self, state: &State) -> Result<OpenSet, StorageError> {
+        let segments = state.segments();
+        let earlier = &segments[..segments.partition_point(|segment| segment.base_offset < self.base_offset)];
+        let Some(before) = earlier.last() else { return Ok(OpenSet::default()) };
+        if before.next_offset() != self.base_offset {
+            // A compaction has put another one in place of both.
+            return Err(StorageError::at("open", &self.log_path)(ErrorKind::NotFound.into()));
+        }
+        // From the last one that needs no other on, so that however many lost their index, they do not wait for each
+        // other in a chain.
+        let mut from = earlier.len();
+        while from > 0 {
+            from -= 1;
+            if earlier[from].knows_aborted(state)? {
+                break;
+            }
+        }
+        let mut open = OpenSet::default();
+        for segment in &earlier[from..] {
+            open = segment.with_aborted(state, |aborted| aborted.open().clone())?;
+            state.warmed(segment);
+        }
+        Ok(open)
+    }
+
+    /// Whether what it knows of transactions needs no earlier segment.
+    fn knows_aborted(&self, state: &State) -> Result<bool, StorageError> {
+        if self.aborted.lock().is_some() {
+            return Ok(true);
+        }
+        match self.read_index(state)?.take_aborted() {
+            Some(known) => self.is_boundary(state, known.end()),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the log has a batch with that offset there, or ends there.
+    fn is_boundary(&self, state: &State, place: Place) -> Result<bool, StorageError> {
+        let is_end = place.offset == self.next_offset() && place.position == self.bytes(state)?;
+        Ok(is_end || self.is_proven(state, place)?)
     }
 
     /// Whether the log has the head of a batch with that offset there.

@@ -25,7 +25,7 @@ use super::segment::{Extent, Segment};
 use super::state::State;
 use super::terms::{Append, Appended, LogOptions, Marks, OpenTransaction, PlantedFaults, Recovery, Retained};
 use super::walk::Place;
-use crate::producers::{AppendTimes, Producers, Verdict, is_derived};
+use crate::producers::{AppendTimes, Judging, Producers, Verdict, is_derived};
 use crate::{Batch, SequenceCheck, Storage, StorageError};
 
 /// The writer of one partition's log.
@@ -109,6 +109,8 @@ impl PartitionLog {
         self.state.set_log_start(start);
         self.state.set_log_end(start);
         self.synced_end = start;
+        self.note_stable();
+        self.state.raise_synced_stable(start);
         self.staged_end = self.active.end;
         self.staged_base = start;
         self.snapshot = SnapshotAt::Empty(start);
@@ -136,15 +138,15 @@ impl PartitionLog {
             log_start: self.state.log_start(),
             log_end,
             synced_end,
-            last_stable: log_end,
-            synced_stable: synced_end,
+            last_stable: self.state.last_stable(),
+            synced_stable: self.state.synced_stable(),
         }
     }
 
     /// The transactions that are open here, by their first offsets: also those whose coordinator may have forgotten them.
     #[must_use]
     pub fn open_transactions(&self) -> Vec<OpenTransaction> {
-        Vec::new()
+        self.producers.open()
     }
 
     /// Changes what may change.
@@ -161,8 +163,9 @@ impl PartitionLog {
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When a [`SequenceCheck::Key`] comes without a derived id, or a batch that [`BatchBuf::check_records`] refuses by
-    /// its head: without a record for each offset, or with a delete horizon.
+    /// When a [`SequenceCheck::Key`] comes without a derived id, a derived id in a transaction, a control batch that is not a
+    /// marker or comes under another check than [`SequenceCheck::Marker`], or a batch that [`BatchBuf::check_records`]
+    /// refuses by its head: without a record for each offset, or with a delete horizon.
     pub fn stage(
         &mut self,
         append: Append,
@@ -177,8 +180,12 @@ impl PartitionLog {
         assert!(is_dense, "what only compaction makes is refused when a batch is checked");
         let is_keyed = header.producer_id.is_some_and(is_derived);
         assert!(append.check != SequenceCheck::Key || is_keyed, "an idempotency key comes as a derived producer id");
+        assert!(!(is_keyed && header.is_transactional()), "a transaction's producer has an id that was given out");
+        let marker = append.batch.control();
+        let is_marker = append.check == SequenceCheck::Marker;
+        assert!(is_marker == header.is_control() && is_marker == marker.is_some(), "control batches are markers");
         // A repeat of a conditional append is a repeat, though its offset is not the next one any more.
-        let verdict = self.producers.check(&header, now, self.options.producer_expiration_ms)?;
+        let verdict = self.producers.check(&header, marker, self.judging(now))?;
         if let Verdict::Duplicate { base_offset, timestamp } = verdict {
             return Ok(Appended::Duplicate { base_offset, timestamp });
         }
@@ -195,7 +202,7 @@ impl PartitionLog {
             self.stage_roll();
         }
         let batch = append.batch.stamp(next_offset, leader_epoch);
-        self.producers.record(&header, next_offset, AppendTimes { answered: now, counted: now });
+        self.producers.record(&header, marker, next_offset, AppendTimes { answered: now, counted: now });
         let position = self.staged_end.position + header.size_bytes as u64;
         self.staged_end = Place { position, offset: batch.header().next_offset() };
         if self.staged.is_empty() {
@@ -359,7 +366,7 @@ impl PartitionLog {
     fn assemble(state: Arc<State>, options: LogOptions, found: Found) -> Self {
         let end = found.active.end;
         state.set_log_end(end.offset);
-        Self {
+        let log = Self {
             staged_base: found.active.segment.base_offset(),
             state,
             options,
@@ -379,7 +386,10 @@ impl PartitionLog {
             poison: None,
             spares: Spares::default(),
             maintained_end: end.offset,
-        }
+        };
+        log.note_stable();
+        log.state.raise_synced_stable(log.state.last_stable());
+        log
     }
 
     /// Runs one operation of the writer. Its first failure is the last: nothing is ever tried again, since the kernel
@@ -449,8 +459,10 @@ impl PartitionLog {
         }
         self.spares.clear();
         self.state.set_log_end(self.active.end.offset);
+        self.note_stable();
         if self.state.plants.recovery_point_ahead {
             self.synced_end = self.active.end.offset;
+            self.state.raise_synced_stable(self.state.last_stable());
             self.save_checkpoint(false)?;
         }
         Ok(())
@@ -459,7 +471,20 @@ impl PartitionLog {
     fn sync_active(&mut self) -> Result<(), StorageError> {
         self.active.sync(&self.state)?;
         self.synced_end = self.active.end.offset;
+        self.state.raise_synced_stable(self.state.last_stable().min(self.synced_end));
         Ok(())
+    }
+
+    /// Moves the last stable offset, when all that was staged is written: a marker ends nothing before it is.
+    fn note_stable(&self) {
+        let end = self.active.end.offset;
+        let stable = self.producers.first_open().map_or(end, |first| first.min(end));
+        self.state.raise_last_stable(stable.max(self.state.log_start()));
+    }
+
+    fn judging(&self, now: Timestamp) -> Judging {
+        let expiration_ms = self.options.producer_expiration_ms;
+        Judging { now, expiration_ms, ignore_epoch: self.state.plants.ignore_epoch }
     }
 
     /// Syncs the active segment without the zeros behind it, if either is not done already.
@@ -491,6 +516,7 @@ impl PartitionLog {
         file.set_len(0).map_err(StorageError::at("cut", next.log_path()))?;
         self.sync_dir()?;
         next.keep(file);
+        next.follow(&self.state, &self.active.segment)?;
         let end = Place { position: 0, offset };
         let active = Active::new(next.clone(), end, None, self.active.last_append);
         let old = std::mem::replace(&mut self.active, active);
@@ -504,6 +530,8 @@ impl PartitionLog {
     fn move_start(&mut self, start: Offset) -> Result<Retained, StorageError> {
         self.spares.clear();
         self.state.set_log_start(start.max(self.state.log_start()));
+        self.state.raise_last_stable(self.state.log_start());
+        self.state.raise_synced_stable(self.state.log_start());
         self.save_checkpoint(false)?;
         let mut retained = Retained::default();
         for segment in self.state.take_segments_below(start) {
