@@ -174,6 +174,8 @@ pub struct PlantedFaults {
     pub zeros_are_a_batch: bool,
     /// The recovery point is noted before the sync.
     pub recovery_point_ahead: bool,
+    /// A sync is answered and not made.
+    pub skip_sync: bool,
     /// After a restart no transaction is known to have been aborted before.
     pub forget_aborted: bool,
     /// A producer's old epoch is as good as its newest.

@@ -95,10 +95,12 @@ impl Life {
             Step::Wait(ms) => self.now += ms,
             Step::Compact { memory_bytes, bound } => self.compact(*memory_bytes, *bound),
             Step::Truncate(part) => {
+                self.settle();
                 let end = self.log.marks().log_end.0;
                 self.log.truncate_front(Offset(end * u64::from(*part) / 256)).expect("truncates");
             }
             Step::Retain(bytes) => {
+                self.settle();
                 self.log.set_options(LogOptions { retention_bytes: Some((*bytes).into()), ..options() });
                 let end = self.log.marks().synced_end;
                 self.log.maintain(Timestamp(self.now), end).expect("keeps house");
@@ -131,6 +133,11 @@ impl Life {
             self.history.push(&batch);
         }
         Ok(())
+    }
+
+    /// Takes a snapshot: without one, what was known by records that go is gone with them.
+    fn settle(&mut self) {
+        self.log.settle().expect("settles");
     }
 
     /// The epoch of a producer and its next sequence.
