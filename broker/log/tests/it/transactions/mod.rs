@@ -7,6 +7,7 @@ mod derived;
 mod history;
 mod life;
 mod planted;
+mod reading;
 mod rules;
 
 use std::path::Path;
