@@ -4,7 +4,7 @@
 //! have begun in an earlier one. So it is built from what is open where the segment begins, which the one before knows.
 //! Not here: who walks the log for it (`segment`). Format: `broker/docs/formats/log-directory.md`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use bytes::{Buf, BufMut};
 use crc_fast::crc32_iscsi;
@@ -254,8 +254,8 @@ impl OpenSet {
     }
 
     fn insert(&mut self, id: ProducerId, epoch: ProducerEpoch, first_offset: Offset) {
-        if !self.by_producer.contains_key(&id) {
-            self.by_producer.insert(id, (epoch, first_offset));
+        if let btree_map::Entry::Vacant(free) = self.by_producer.entry(id) {
+            free.insert((epoch, first_offset));
             self.by_offset.insert((first_offset, id));
         }
     }
@@ -307,5 +307,112 @@ impl Chunk {
         }
         let chunk = Self { from, to: Place { position, offset: to }, entries, open };
         Some((chunk, &bytes[end + CRC_BYTES..]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_model::{LeaderEpoch, Record, Sequence, Timestamp};
+
+    use super::*;
+    use crate::{BatchBuilder, CoordinatorEpoch, Marker, NewBatch};
+
+    fn data(id: i64, epoch: i16, offset: u64) -> Batch {
+        let producer = Some((ProducerId(id), ProducerEpoch(epoch), Sequence(0)));
+        let mut builder = BatchBuilder::new(NewBatch { producer, transactional: true, ..NewBatch::default() }, 0);
+        builder.push(Timestamp(0), &Record::default());
+        builder.finish().expect("no codec").stamp(Offset(offset), LeaderEpoch(0))
+    }
+
+    fn abort(id: i64, epoch: i16, offset: u64) -> Batch {
+        let marker = Marker { end: TransactionEnd::Abort, coordinator_epoch: CoordinatorEpoch(0) };
+        marker.batch(ProducerId(id), ProducerEpoch(epoch), Timestamp(0)).stamp(Offset(offset), LeaderEpoch(0))
+    }
+
+    fn note_all(index: &mut AbortedIndex, batches: &[Batch]) {
+        batches.iter().for_each(|batch| index.note(index.end().position, batch));
+    }
+
+    /// The index that a file of these chunks gives.
+    fn read(chunks: &[Vec<u8>]) -> AbortedIndex {
+        let mut index = AbortedIndex::begin(Offset(0), OpenSet::default());
+        for bytes in chunks {
+            let (chunk, rest) = Chunk::parse(bytes, Offset(0), u64::MAX).expect("is valid");
+            assert!(rest.is_empty() && index.take_chunk(chunk));
+        }
+        index
+    }
+
+    #[test]
+    fn chunks_written_one_after_another_tell_what_was_noted() {
+        let mut index = AbortedIndex::begin(Offset(0), OpenSet::default());
+        assert_eq!(index.chunk(Offset(0)), None, "there is nothing to say");
+        let mut chunks = Vec::new();
+        for batches in [
+            vec![data(1, 0, 0), data(2, 0, 1)],
+            vec![abort(1, 1, 2), data(1, 1, 3), abort(2, 1, 4)],
+            vec![abort(1, 2, 5)],
+            vec![],
+        ] {
+            note_all(&mut index, &batches);
+            chunks.push(index.chunk(Offset(0)).expect("there is something to say"));
+            index.wrote_chunk();
+            assert_eq!(read(&chunks), index);
+        }
+        let mut found = Found::default();
+        assert!(index.gather(Offset(0), Offset(6), Offset(6), &mut found));
+        let told: Vec<_> = found.aborted.iter().map(|a| (a.producer_id.0, a.first_offset.0, a.last_offset.0)).collect();
+        assert_eq!((told, found.lost), (vec![(1, 0, 2), (2, 1, 4), (1, 3, 5)], None));
+    }
+
+    #[test]
+    fn a_chunk_built_anew_takes_the_place_of_those_before() {
+        let batches = [data(1, 0, 0), abort(1, 1, 1), data(1, 1, 2), abort(1, 2, 3)];
+        let (mut first, mut anew) = (AbortedIndex::begin(Offset(0), OpenSet::default()), None);
+        note_all(&mut first, &batches[..2]);
+        let whole = anew.insert(first.clone());
+        note_all(whole, &batches[2..]);
+        let chunks = [first.chunk(Offset(0)), whole.chunk(Offset(0))].map(|chunk| chunk.expect("something"));
+        whole.wrote_chunk();
+        assert_eq!(&read(&chunks), whole);
+    }
+
+    #[test]
+    fn a_chunk_that_does_not_go_on_or_is_of_another_segment_is_not_taken() {
+        let mut index = AbortedIndex::begin(Offset(0), OpenSet::default());
+        note_all(&mut index, &[data(1, 0, 0)]);
+        index.wrote_chunk();
+        note_all(&mut index, &[abort(1, 1, 1)]);
+        let later = index.chunk(Offset(0)).expect("something");
+        let (chunk, _) = Chunk::parse(&later, Offset(0), u64::MAX).expect("is valid");
+        assert!(!AbortedIndex::begin(Offset(0), OpenSet::default()).take_chunk(chunk));
+        assert!(Chunk::parse(&later, Offset(7), u64::MAX).is_none());
+        assert!(Chunk::parse(&later, Offset(0), 10).is_none(), "it ends behind the log");
+        assert!((0..later.len()).all(|length| Chunk::parse(&later[..length], Offset(0), u64::MAX).is_none()));
+    }
+
+    #[test]
+    fn stretches_say_that_there_is_nothing_to_say_only_where_no_chunk_has_said_anything() {
+        let place = Place { position: 900, offset: Offset(9) };
+        let mut index = AbortedIndex::begin(Offset(0), OpenSet::default());
+        index.reach(place);
+        assert_eq!(index.end(), place);
+        let mut index = AbortedIndex::begin(Offset(0), OpenSet::default());
+        note_all(&mut index, &[data(1, 0, 0)]);
+        let mut index = read(&[index.chunk(Offset(0)).expect("something")]);
+        index.reach(place);
+        assert_eq!(index.end().offset, Offset(1), "what is open may have ended since");
+    }
+
+    #[test]
+    fn where_a_marker_is_missing_what_it_ended_counts_as_aborted_and_as_lost() {
+        let mut index = AbortedIndex::begin(Offset(0), OpenSet::default());
+        note_all(&mut index, &[data(1, 0, 0), data(2, 0, 1)]);
+        index.skip_to(Place { position: 500, offset: Offset(5) });
+        note_all(&mut index, &[data(1, 1, 5), abort(2, 1, 6)]);
+        let mut found = Found::default();
+        assert!(!index.gather(Offset(0), Offset(7), Offset(7), &mut found), "one is open");
+        let lost = AbortedTransaction { first_offset: Offset(0), last_offset: Offset(4), producer_id: ProducerId(1) };
+        assert_eq!((found.aborted[0], found.lost, found.aborted.len()), (lost, Some(lost), 2));
     }
 }

@@ -14,7 +14,7 @@ use crate::partition::segment::Segment;
 use crate::partition::state::State;
 use crate::partition::terms::{AbortedTransaction, Damage};
 
-/// The aborted transactions with records in one segment.
+/// The aborted transactions with records in one segment, of each producer by their first offsets.
 #[derive(Default)]
 pub(super) struct Aborted(HashMap<ProducerId, Vec<AbortedTransaction>>);
 
@@ -39,8 +39,10 @@ impl Aborted {
 
     /// Whether a batch is of one of them.
     pub(super) fn holds(&self, header: &BatchHeader) -> bool {
-        let of_producer = header.producer_id.and_then(|id| self.0.get(&id));
-        of_producer.is_some_and(|all| all.iter().any(|aborted| aborted.holds(header)))
+        let Some(all) = header.producer_id.and_then(|id| self.0.get(&id)) else { return false };
+        // Those of one producer lie one behind the other.
+        let behind = all.partition_point(|aborted| aborted.first_offset <= header.base_offset);
+        behind > 0 && all[behind - 1].holds(header)
     }
 }
 

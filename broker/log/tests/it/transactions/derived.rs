@@ -72,6 +72,37 @@ fn any_index_or_snapshot_may_be_cut_off_anywhere_or_missing() {
     }
 }
 
+#[test]
+fn a_chunk_that_lies_about_where_it_ends_is_found_out() {
+    const TO_AT: usize = 24;
+    const POSITION_AT: usize = 32;
+    const OPEN_COUNT_AT: usize = 40;
+    let (whole, history) = settled();
+    let mut lies = 0;
+    for path in files(&whole, ".index") {
+        let honest = whole.contents(&path);
+        let is_chunk = |at: &usize| honest[*at..].starts_with(b"LVTX");
+        for start in (0..honest.len()).filter(is_chunk) {
+            let number = |at| u32::from_be_bytes(honest[at..at + 4].try_into().expect("four"));
+            let (aborted, open) = (number(start + POSITION_AT + 4), number(start + OPEN_COUNT_AT));
+            let end = start + OPEN_COUNT_AT + 4 + 33 * aborted as usize + 18 * open as usize;
+            for (field, change) in [(TO_AT + 7, 1), (TO_AT + 7, 3), (POSITION_AT + 3, 1), (POSITION_AT + 3, 0x3d)] {
+                let mut lie = honest.clone();
+                lie[start + field] ^= change;
+                let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &lie[start..end]);
+                lie[end..end + 4].copy_from_slice(&u32::try_from(crc).expect("32 bits").to_be_bytes());
+                let disk = copy(&whole);
+                disk.overwrite(&path, &lie);
+                history
+                    .agrees(&open_with(&disk, PlantedFaults::default()))
+                    .unwrap_or_else(|error| panic!("{path}, chunk at {start}, byte {field} ^ {change}: {error}"));
+                lies += 1;
+            }
+        }
+    }
+    assert!(lies > 10, "a vacuous proof: {lies}");
+}
+
 /// All committed records that a reader gets, around damage.
 fn committed(log: &PartitionLog) -> Vec<RecordRef> {
     let (reader, marks) = (log.reader(), log.marks());
