@@ -1,5 +1,5 @@
 //! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
-//! (`settle`), compaction (`compact`), which files are open (`files`).
+//! (`settle`), compaction (`compact`), which files are open (`files`), what is stable (`stable`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
@@ -8,6 +8,7 @@
 mod compact;
 mod files;
 mod settle;
+mod stable;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use super::recovery::{self, Found};
 use super::retention;
 use super::segment::{Extent, Segment};
 use super::state::State;
-use super::terms::{Append, Appended, LogOptions, Marks, OpenTransaction, PlantedFaults, Recovery, Retained};
+use super::terms::{Append, Appended, LogOptions, PlantedFaults, Recovery, Retained};
 use super::walk::Place;
-use crate::producers::{AppendTimes, Judging, Producers, Verdict, is_derived};
+use crate::producers::{AppendTimes, Producers, Verdict, is_derived};
 use crate::{Batch, SequenceCheck, Storage, StorageError};
 
 /// The writer of one partition's log.
@@ -127,26 +128,6 @@ impl PartitionLog {
     #[must_use]
     pub fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence), now: Timestamp) -> bool {
         self.producers.is_key_reused(id, digest, now, self.options.producer_expiration_ms)
-    }
-
-    /// The marks now.
-    #[must_use]
-    pub fn marks(&self) -> Marks {
-        let log_end = self.state.log_end();
-        let synced_end = self.synced_end.min(log_end);
-        Marks {
-            log_start: self.state.log_start(),
-            log_end,
-            synced_end,
-            last_stable: self.state.last_stable(),
-            synced_stable: self.state.synced_stable(),
-        }
-    }
-
-    /// The transactions that are open here, by their first offsets: also those whose coordinator may have forgotten them.
-    #[must_use]
-    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
-        self.producers.open()
     }
 
     /// Changes what may change.
@@ -475,18 +456,6 @@ impl PartitionLog {
         self.synced_end = self.active.end.offset;
         self.state.raise_synced_stable(self.state.last_stable().min(self.synced_end));
         Ok(())
-    }
-
-    /// Moves the last stable offset, when all that was staged is written: a marker ends nothing before it is.
-    fn note_stable(&self) {
-        let end = self.active.end.offset;
-        let stable = self.producers.first_open().map_or(end, |first| first.min(end));
-        self.state.raise_last_stable(stable.max(self.state.log_start()));
-    }
-
-    fn judging(&self, now: Timestamp) -> Judging {
-        let expiration_ms = self.options.producer_expiration_ms;
-        Judging { now, expiration_ms, ignore_epoch: self.state.plants.ignore_epoch }
     }
 
     /// Syncs the active segment without the zeros behind it, if either is not done already.

@@ -84,8 +84,8 @@ fn a_chunk_that_lies_about_where_it_ends_is_found_out() {
         let is_chunk = |at: &usize| honest[*at..].starts_with(b"LVTX");
         for start in (0..honest.len()).filter(is_chunk) {
             let number = |at| u32::from_be_bytes(honest[at..at + 4].try_into().expect("four"));
-            let (aborted, open) = (number(start + POSITION_AT + 4), number(start + OPEN_COUNT_AT));
-            let end = start + OPEN_COUNT_AT + 4 + 33 * aborted as usize + 18 * open as usize;
+            let (aborted, opened) = (number(start + POSITION_AT + 4), number(start + OPEN_COUNT_AT));
+            let end = start + OPEN_COUNT_AT + 4 + 33 * aborted as usize + 18 * opened as usize;
             for (field, change) in [(TO_AT + 7, 1), (TO_AT + 7, 3), (POSITION_AT + 3, 1), (POSITION_AT + 3, 0x3d)] {
                 let mut lie = honest.clone();
                 lie[start + field] ^= change;
@@ -93,9 +93,10 @@ fn a_chunk_that_lies_about_where_it_ends_is_found_out() {
                 lie[end..end + 4].copy_from_slice(&u32::try_from(crc).expect("32 bits").to_be_bytes());
                 let disk = copy(&whole);
                 disk.overwrite(&path, &lie);
-                history
-                    .agrees(&open_with(&disk, PlantedFaults::default()))
-                    .unwrap_or_else(|error| panic!("{path}, chunk at {start}, byte {field} ^ {change}: {error}"));
+                let log = open(&disk);
+                let name = format!("{path}, chunk at {start}, byte {field} ^ {change}");
+                history.agrees(&log).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(log.reader().damage(), [], "{name}");
                 lies += 1;
             }
         }

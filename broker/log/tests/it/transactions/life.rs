@@ -47,13 +47,15 @@ struct Life {
     log: PartitionLog,
     history: History,
     now: i64,
+    /// Whether the snapshots were lost and none was taken since.
+    is_bare: bool,
 }
 
 impl Life {
     fn new() -> Self {
         let disk = disk();
         let log = open(&disk);
-        Self { disk, log, history: History::default(), now: 1_000 }
+        Self { disk, log, history: History::default(), now: 1_000, is_bare: false }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
@@ -111,6 +113,7 @@ impl Life {
                 // What tells of records that are gone cannot be found in the log.
                 if *lose_snapshots && self.log.marks().log_start == Offset(0) {
                     lose(&self.disk, ".snapshot");
+                    self.is_bare = true;
                 }
                 if *lose_indexes {
                     lose(&self.disk, ".index");
@@ -135,9 +138,11 @@ impl Life {
         Ok(())
     }
 
-    /// Takes a snapshot: without one, what was known by records that go is gone with them.
+    /// Takes a snapshot if there is none: without one, what was known by records that go is gone with them.
     fn settle(&mut self) {
-        self.log.settle().expect("settles");
+        if std::mem::take(&mut self.is_bare) {
+            self.log.settle().expect("settles");
+        }
     }
 
     /// The epoch of a producer and its next sequence.
