@@ -62,9 +62,16 @@ pub struct PartitionLog {
 /// Staged batches of one segment.
 #[derive(Default)]
 struct Group {
-    /// Begin a new segment with this group, at this offset, with this snapshot of the producers before it.
-    roll: Option<(Offset, Option<Vec<u8>>)>,
+    /// Begin a new segment with this group.
+    roll: Option<Roll>,
     batches: Vec<Batch>,
+}
+
+/// The begin of a segment, and what is true of all before it.
+struct Roll {
+    offset: Offset,
+    snapshot: Option<Vec<u8>>,
+    last_stable: Offset,
 }
 
 impl PartitionLog {
@@ -413,7 +420,8 @@ impl PartitionLog {
     /// The batches from here on go into a new segment. The snapshot is taken now, before they change the producers.
     fn stage_roll(&mut self) {
         let offset = self.staged_end.offset;
-        self.staged.push(Group { roll: Some((offset, self.encode_snapshot(offset))), batches: Vec::new() });
+        let (snapshot, last_stable) = (self.encode_snapshot(offset), self.stable_at(offset));
+        self.staged.push(Group { roll: Some(Roll { offset, snapshot, last_stable }), batches: Vec::new() });
         self.staged_end.position = 0;
         self.staged_base = offset;
     }
@@ -430,9 +438,10 @@ impl PartitionLog {
         }
         self.is_epoch_new = false;
         for group in std::mem::take(&mut self.staged) {
-            if let Some((offset, snapshot)) = group.roll {
-                assert!(offset == self.active.end.offset, "a roll comes where it was staged");
-                self.roll(snapshot)?;
+            if let Some(roll) = group.roll {
+                assert!(roll.offset == self.active.end.offset, "a roll comes where it was staged");
+                self.state.raise_last_stable(roll.last_stable);
+                self.roll(roll.snapshot)?;
             }
             self.active.append(&self.state, &group.batches, now)?;
             self.unsnapshotted_bytes += group.batches.iter().map(|b| b.header().size_bytes as u64).sum::<u64>();

@@ -1,6 +1,6 @@
 //! How far the log is stable: what its marks say, and which transactions keep the last stable offset back.
 
-use levada_model::Timestamp;
+use levada_model::{Offset, Timestamp};
 
 use super::PartitionLog;
 use crate::partition::terms::{Marks, OpenTransaction};
@@ -16,8 +16,9 @@ impl PartitionLog {
             log_start: self.state.log_start(),
             log_end,
             synced_end,
-            last_stable: self.state.last_stable(),
-            synced_stable: self.state.synced_stable(),
+            // In the middle of a write that failed they may be ahead.
+            last_stable: self.state.last_stable().min(log_end),
+            synced_stable: self.state.synced_stable().min(synced_end),
         }
     }
 
@@ -29,9 +30,12 @@ impl PartitionLog {
 
     /// Moves the last stable offset, when all that was staged is written: a marker ends nothing before it is.
     pub(super) fn note_stable(&self) {
-        let end = self.active.end.offset;
-        let stable = self.producers.first_open().map_or(end, |first| first.min(end));
-        self.state.raise_last_stable(stable.max(self.state.log_start()));
+        self.state.raise_last_stable(self.stable_at(self.active.end.offset));
+    }
+
+    /// The last stable offset of a log that ends at `end`, where the last batch that was staged does.
+    pub(super) fn stable_at(&self, end: Offset) -> Offset {
+        self.producers.first_open().map_or(end, |first| first.min(end)).max(self.state.log_start())
     }
 
     pub(super) fn judging(&self, now: Timestamp) -> Judging {

@@ -104,6 +104,22 @@ fn a_marker_ends_nothing_before_it_is_written_and_nothing_for_good_before_it_is_
 }
 
 #[test]
+fn a_roll_in_the_middle_of_a_group_syncs_what_is_stable_there() {
+    let long = "k".repeat(855);
+    for is_open in [true, false] {
+        let mut log = open(&disk());
+        let first = if is_open { data(1, 0, 0, &["a"]) } else { plain(&["a"]) };
+        for append in [first, plain(&["b"]), plain(&[&long]), end(1, 1, COMMIT, 0)] {
+            log.stage(append, LeaderEpoch(0), Timestamp(0)).expect("taken");
+        }
+        log.write(Timestamp(0)).expect("writes");
+        let marks = log.marks();
+        assert_eq!((marks.synced_end, marks.last_stable), (Offset(2), Offset(4)));
+        assert_eq!(marks.synced_stable, Offset(if is_open { 0 } else { 2 }));
+    }
+}
+
+#[test]
 fn a_fenced_epoch_stays_fenced_after_restarts_and_without_snapshots() {
     let disk = disk();
     let mut log = open(&disk);
