@@ -5,9 +5,9 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 
-/// The pauses between tries of one call.
+/// The pauses between tries of one call: from 50 ms on, doubled up to 3 s.
 #[derive(Debug)]
-pub(crate) struct Backoff(Duration);
+pub struct Backoff(Duration);
 
 impl Default for Backoff {
     fn default() -> Self {
@@ -17,7 +17,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The pause before the next try; longer each time, and never shorter than the server asks for.
-    pub(crate) fn next_pause(&mut self, asked: Option<Duration>) -> Duration {
+    pub fn next_pause(&mut self, asked: Option<Duration>) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(PAUSE_MAX);
         pause.max(asked.unwrap_or_default())

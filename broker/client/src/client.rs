@@ -86,9 +86,36 @@ impl Client {
     /// Sends a request and reads its JSON answer.
     pub(crate) async fn send_for_json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let response = self.send(request).await?;
+        self.read_json(response).await
+    }
+
+    /// Reads a JSON answer.
+    pub(crate) async fn read_json<T: DeserializeOwned>(&self, response: Response) -> Result<T, ClientError> {
         let status = response.status().as_u16();
         let body = response.bytes().await.map_err(|error| self.failure(error))?;
         serde_json::from_slice(&body).map_err(|error| self.unexpected(status, error.to_string()))
+    }
+
+    /// All that a list has, page by page; `split` takes a page apart into what it holds and the cursor of the next one.
+    pub(crate) async fn pages<P: DeserializeOwned, T>(
+        &self,
+        segments: &[&str],
+        split: impl Fn(P) -> (Vec<T>, Option<String>),
+    ) -> Result<Vec<T>, ClientError> {
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut request = self.request(Method::GET, segments)?;
+            if let Some(cursor) = &cursor {
+                request = request.query(&[("cursor", cursor)]);
+            }
+            let (items, next) = split(self.send_for_json(request).await?);
+            all.extend(items);
+            match next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// What a failed connection means.

@@ -17,6 +17,7 @@ mod sender;
 mod sse;
 mod topics;
 
+pub use backoff::Backoff;
 pub use client::Client;
 pub use error::ClientError;
 pub use fetch::{FetchQuery, Fetched, FetchedTopic};

@@ -33,6 +33,9 @@ pub struct RawOptions {
     pub idempotency_key: Option<String>,
 }
 
+/// The answer is that of an earlier request with the same key.
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
 #[derive(Serialize)]
 struct Request<'a, R> {
     records: &'a [R],
@@ -52,7 +55,7 @@ impl Client {
         self.produce_with_key(topic, records, acks, None).await
     }
 
-    /// The same with an `Idempotency-Key`: sent again, it is stored once.
+    /// The same with an `Idempotency-Key`: sent again, it is stored once, and the answer is a `duplicate`.
     ///
     /// # Errors
     /// As [`produce`](Self::produce).
@@ -66,7 +69,10 @@ impl Client {
         let body = serde_json::to_vec(&Request { records })?;
         let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, "application/json").body(body);
         let request = with_key(request, idempotency_key);
-        let answer: ProduceAnswer = self.send_for_json(request).await?;
+        let response = self.send(request).await?;
+        let is_replayed = response.headers().contains_key(IDEMPOTENT_REPLAYED);
+        let mut answer: ProduceAnswer = self.read_json(response).await?;
+        answer.duplicate |= is_replayed;
         if answer.records.len() != records.len() {
             let detail = format!("{} answers to {} records", answer.records.len(), records.len());
             return Err(self.unexpected(200, detail));
@@ -74,7 +80,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// The same, tried again with the same key until its answer is final or the time is over.
+    /// The same, tried again with the same key until its answer is final or the time is over. Only the first try's answer
+    /// can tell of a `duplicate`: a later one's may be of the first, whose answer was lost.
     ///
     /// # Errors
     /// As [`produce`](Self::produce); the last one where the time is over.
@@ -88,8 +95,13 @@ impl Client {
     ) -> Result<ProduceAnswer, ClientError> {
         let deadline = Instant::now() + retry_for;
         let mut backoff = Backoff::default();
+        let mut is_first = true;
         loop {
-            let answer = self.produce_with_key(topic, records, acks, Some(idempotency_key)).await;
+            let mut answer = self.produce_with_key(topic, records, acks, Some(idempotency_key)).await;
+            if let Ok(answer) = &mut answer {
+                answer.duplicate &= is_first;
+            }
+            is_first = false;
             let (retry, after) = match &answer {
                 Ok(answer) => (answer.records.iter().any(may_pass), None),
                 Err(error) => (error.is_retryable(), error.retry_after()),

@@ -31,20 +31,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn topics(&self) -> Result<Vec<Topic>, ClientError> {
-        let mut topics = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let mut request = self.request(Method::GET, &["v1", "topics"])?;
-            if let Some(cursor) = &cursor {
-                request = request.query(&[("cursor", cursor)]);
-            }
-            let page: TopicList = self.send_for_json(request).await?;
-            topics.extend(page.topics);
-            match page.next_cursor {
-                Some(next) => cursor = Some(next),
-                None => return Ok(topics),
-            }
-        }
+        self.pages(&["v1", "topics"], |page: TopicList| (page.topics, page.next_cursor)).await
     }
 
     /// One topic.
@@ -61,11 +48,8 @@ impl Client {
     /// See [`ClientError`].
     pub async fn topic_with_etag(&self, name: &str) -> Result<(Topic, String), ClientError> {
         let response = self.send(self.request(Method::GET, &["v1", "topics", name])?).await?;
-        let status = response.status().as_u16();
         let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
-        let body = response.bytes().await.map_err(|error| self.failure(error))?;
-        let topic = serde_json::from_slice(&body).map_err(|error| self.unexpected(status, error.to_string()))?;
-        Ok((topic, etag))
+        Ok((self.read_json(response).await?, etag))
     }
 
     /// Changes a topic; with an ETag only if it is still what that ETag names.
@@ -100,11 +84,8 @@ impl Client {
     /// See [`ClientError`]; `not-compacted` where the topic's `cleanup.policy` does not compact it.
     pub async fn compact_topic(&self, name: &str) -> Result<(CompactedTopic, bool), ClientError> {
         let response = self.send(self.request(Method::POST, &["v1", "topics", name, "compact"])?).await?;
-        let status = response.status();
-        let body = response.bytes().await.map_err(|error| self.failure(error))?;
-        let done =
-            serde_json::from_slice(&body).map_err(|error| self.unexpected(status.as_u16(), error.to_string()))?;
-        Ok((done, status != StatusCode::ACCEPTED))
+        let is_done = response.status() != StatusCode::ACCEPTED;
+        Ok((self.read_json(response).await?, is_done))
     }
 
     /// Removes the records before the offsets named.

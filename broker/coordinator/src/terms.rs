@@ -9,6 +9,8 @@ use levada_model::{
 };
 use thiserror::Error;
 
+use crate::classic::ClassicReply;
+
 /// The settings of a coordinator. All in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
@@ -30,8 +32,24 @@ pub struct Now {
 }
 
 /// A rebalance's number within its group: rises with each new target assignment, also over restarts.
+///
+/// The first one of a group is the seconds since 2020, so that a group which was deleted or has expired, and begins anew
+/// under the same name, repeats none: no group has a rebalance every second on and on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u32);
+
+impl Generation {
+    /// The one behind it; for a group that begins, by the time of day.
+    pub(crate) fn next(self, now: Timestamp) -> Self {
+        /// 2020-01-01, in milliseconds since 1970: seconds since then fit into Kafka's 32 bits with a sign until 2088.
+        const ZERO_MS: i64 = 1_577_836_800_000;
+        if self != Self::default() {
+            return Self(self.0.saturating_add(1));
+        }
+        let seconds = now.0.saturating_sub(ZERO_MS) / 1_000;
+        Self(seconds.clamp(1, i32::MAX.into()).try_into().expect("it was clamped"))
+    }
+}
 
 /// The generation in which a member began to hold a partition. It and the partition name one uninterrupted holding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +83,13 @@ pub struct CoordinatorRecord {
     pub value: Option<Bytes>,
 }
 
+impl CoordinatorRecord {
+    /// Bytes of key and value.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 /// An answer with its effects. State has changed already: the answer may be given only once all `records` of this and all
 /// earlier steps are durable, in the order of the steps; if they cannot be made so, the coordinator is loaded anew.
 #[derive(Clone, Debug)]
@@ -78,6 +103,8 @@ pub struct Step<T> {
     pub changed: Vec<(GroupName, MemberId)>,
     /// Assignments to compute, each to be answered with [`Coordinator::assigned`](crate::Coordinator::assigned).
     pub assign: Vec<AssignTask>,
+    /// Answers to joins and syncs of classic members, of this step or of earlier ones.
+    pub replies: Vec<ClassicReply>,
 }
 
 /// An assignment to be computed, outside of the machine since it may take long.
@@ -138,13 +165,6 @@ pub struct NewMember {
     pub start: Start,
 }
 
-/// A join that was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// What the member holds: nothing yet, unless it came back under its instance id.
-    pub view: MemberView,
-}
-
 /// Why a join was refused; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JoinError {
@@ -159,6 +179,12 @@ pub enum JoinError {
     GroupFull {
         /// The cap.
         limit: usize,
+    },
+    /// Its members subscribe to as much as a group may already.
+    #[error("the subscriptions of the group's members would take more than {limit_bytes} bytes")]
+    SubscriptionsFull {
+        /// The cap.
+        limit_bytes: usize,
     },
 }
 
@@ -177,8 +203,9 @@ pub struct MemberView {
     pub state: MemberState,
     /// Where it begins in partitions without a committed offset.
     pub start: Start,
-    /// Session time-out, so that a waiting fetch knows how often to say that it lives.
-    pub session_timeout_ms: u64,
+    /// How often a waiting fetch has to say that it waits, lest the member be taken for gone: within the session time-out
+    /// and within the max-poll interval.
+    pub sign_within_ms: u64,
 }
 
 /// A partition that a member holds.
@@ -265,9 +292,6 @@ pub struct Committed {
     /// A consumer's own note; empty for commits over HTTP.
     pub metadata: String,
 }
-
-/// Why a member's commit was refused as a whole.
-pub type CommitError = MemberError;
 
 /// Why a commit from outside of the group's members was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use levada_coordinator::{TopicInfo, TopicsView};
 use levada_extension::Murmur2;
 use levada_model::{PartitionIndex, TopicConfig, TopicId, TopicName};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use uuid::Uuid;
 
 use crate::metadata::TopicImage;
@@ -44,6 +44,8 @@ pub(crate) struct Topic {
     /// Readers of the whole topic, woken when partitions come or go.
     watchers: Arc<Waiters>,
     deleted: AtomicBool,
+    /// Held by the change that looks through it for records without a key.
+    switching: Arc<Mutex<()>>,
 }
 
 /// What changes of a topic, replaced as a whole.
@@ -153,6 +155,7 @@ impl Topic {
             partitioner: Murmur2::default(),
             watchers: Arc::default(),
             deleted: AtomicBool::new(false),
+            switching: Arc::default(),
         }
     }
 
@@ -186,6 +189,11 @@ impl Topic {
 
     pub(crate) fn watchers(&self) -> &Arc<Waiters> {
         &self.watchers
+    }
+
+    /// To be held while it is looked through for records without a key.
+    pub(crate) fn switching(&self) -> &Arc<Mutex<()>> {
+        &self.switching
     }
 
     pub(crate) fn is_deleted(&self) -> bool {

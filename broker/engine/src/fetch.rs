@@ -16,6 +16,7 @@ mod counting;
 use crate::Engine;
 use crate::catalog::Topic;
 use crate::engine::Core;
+use crate::heavy::{Work, compute};
 use crate::partition::{Bound, Partition, blocking};
 
 /// Where a read begins.
@@ -104,10 +105,16 @@ impl Fetched {
     }
 
     /// Cuts a single batch that is larger than `max_bytes` down to the records of it that fit, one at least.
-    pub(crate) fn keep_bytes(mut self, max_bytes: usize) -> Self {
-        if self.batches.first().is_none_or(|first| first.bytes().len() <= max_bytes) {
-            return self;
+    pub(crate) async fn keep_bytes(self, max_bytes: usize) -> Self {
+        match self.batches.first() {
+            Some(first) if first.bytes().len() > max_bytes => {
+                compute(Work::Unpack, counting::unpacking_bytes(first), move || self.cut(max_bytes)).await
+            }
+            _ => self,
         }
+    }
+
+    fn cut(mut self, max_bytes: usize) -> Self {
         let mut left = max_bytes;
         for (kept, record) in self.records().enumerate() {
             // What cannot be read is told in its place, when its turn comes.
@@ -255,7 +262,7 @@ impl Engine {
             match reading.read(from, max_records, request.max_bytes).await {
                 Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
                 Err(error) => return Err(error),
-                Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes)),
+                Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes).await),
                 // All that was there does not count; what comes behind it may.
                 Ok(fetched) if fetched.next_offset > from => (from, exact) = (fetched.next_offset, false),
                 Ok(fetched) => {
@@ -343,7 +350,7 @@ impl Reading<'_> {
             Ok(ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from })
         };
         match chunk {
-            Ok(chunk) => Ok(self.fetched(from, max_records, chunk)),
+            Ok(chunk) => Ok(self.fetched(from, max_records, chunk).await),
             Err(ReadError::BelowStart { requested, log_start }) => {
                 Err(FetchError::BelowStart { partition: partition.index(), requested, log_start_offset: log_start })
             }
@@ -363,8 +370,8 @@ impl Reading<'_> {
         self.core.is_closing().then_some(FetchError::Closing)
     }
 
-    fn fetched(&self, from: Offset, max_records: usize, chunk: ReadChunk) -> Fetched {
-        let (batches, next_offset) = counting::keep_records(chunk.batches, from, max_records, chunk.next_offset);
+    async fn fetched(&self, from: Offset, max_records: usize, chunk: ReadChunk) -> Fetched {
+        let (batches, next_offset) = counting::keep_records(chunk.batches, from, max_records, chunk.next_offset).await;
         let gaps = chunk.gaps.into_iter().filter(|gap| gap.from < next_offset).collect();
         Fetched {
             partition: self.partition.index(),

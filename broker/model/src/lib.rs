@@ -4,6 +4,7 @@
 
 mod clock;
 mod config;
+pub mod dead_letter;
 mod ids;
 pub mod limits;
 mod names;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use levada_api::{AssignorWord, CommittedGroup, ErrorCode, GroupPartition, JoinGroup, MemberState, RefusedCommit};
-use levada_client::{Client, ClientError, GroupConsumer, GroupFetched, GroupQuery, GroupRecord};
+use levada_client::{Backoff, Client, ClientError, GroupConsumer, GroupFetched, GroupQuery, GroupRecord};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::WAIT_MS;
 use super::sink::Sink;
-use super::{PAUSE, WAIT_MS};
 use crate::failure::Usage;
 use crate::group::partitions_text;
 use crate::output::note;
@@ -29,7 +29,7 @@ const LAST_COMMIT: Duration = Duration::from_secs(5);
 const HEARTBEATS_A_SESSION: u32 = 4;
 
 /// How to read in a group.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct GroupArgs {
     /// Read as a member of this group.
     #[arg(long)]
@@ -38,7 +38,9 @@ pub(crate) struct GroupArgs {
     /// `before` (at most once: after a crash some may be missing).
     #[arg(long, value_enum, default_value_t, requires = "group")]
     commit: Commit,
-    /// A name that the member keeps over restarts: who joins with it again has the same partitions at once.
+    /// A name that the member keeps over restarts: it does not leave when it is stopped, and who joins with it within the
+    /// session time-out has the same partitions at once. `DELETE /v1/groups/GROUP/members/ID` removes it sooner; `levada
+    /// group describe GROUP` tells the id.
     #[arg(long, value_name = "NAME", requires = "group")]
     instance_id: Option<String>,
     /// How the partitions shall be shared: `range`, `round-robin`, `sticky`, `cooperative-sticky` or `module:NAME`.
@@ -88,6 +90,7 @@ impl GroupArgs {
 pub(super) async fn read(client: &Client, membership: Membership, follow: bool, sink: &mut Sink) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let pace = Duration::from_millis(membership.join.session_timeout_ms) / HEARTBEATS_A_SESSION;
+    let is_static = membership.join.instance_id.is_some();
     let mut member = Member {
         consumer: client.group_consumer(&membership.group, membership.join),
         commit: membership.commit,
@@ -96,8 +99,8 @@ pub(super) async fn read(client: &Client, membership: Membership, follow: bool, 
     };
     let done = member.run(follow, &mut stop, sink).await;
     drop(member.heartbeats);
-    // The others wait for what it holds; but what ended the reading is the news.
-    let left = member.consumer.leave().await;
+    // The others wait for what it holds, unless it is kept for its next start; but what ended the reading is the news.
+    let left = if is_static { Ok(()) } else { member.consumer.leave().await };
     done?;
     Ok(left?)
 }
@@ -231,10 +234,11 @@ impl Member {
 
 /// Commits until there is an answer.
 async fn answered(consumer: &mut GroupConsumer) -> Result<CommittedGroup, ClientError> {
+    let mut backoff = Backoff::default();
     loop {
         match consumer.commit().await {
             Err(error) if error.is_retryable() => {
-                sleep_until(Instant::now() + error.retry_after().unwrap_or_default().max(PAUSE)).await;
+                sleep_until(Instant::now() + backoff.next_pause(error.retry_after())).await;
             }
             answer => return answer,
         }

@@ -5,11 +5,10 @@ mod group;
 mod sink;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use levada_client::{Client, FetchQuery, FollowEvent};
+use levada_client::{Backoff, Client, FetchQuery, FollowEvent};
 use tokio::time::Instant;
 
 pub(crate) use group::GroupArgs;
@@ -23,8 +22,6 @@ use sink::Sink;
 
 /// How long the server holds an empty answer back while one partition, or a group, is followed.
 const WAIT_MS: u64 = 30_000;
-/// Between two tries to reach a server that was there.
-const PAUSE: Duration = Duration::from_millis(200);
 /// Most records asked for at once.
 const PAGE_RECORDS: u64 = 10_000;
 
@@ -42,7 +39,8 @@ topic, a note tells the cursor to go on from when --max ended it.
 With --group the partitions are shared among the group's members, and the group's committed offsets say where to go on; \
 --from then only says where to begin in partitions of which nothing is committed. Without --follow it ends when the \
 partitions that it holds are read to their ends. SIGINT (Ctrl-C) and SIGTERM end it with care: what was written is \
-committed, and the others get its partitions at once. What happens in the group is told on standard error.")]
+committed, and the others get its partitions at once (but those of a member with --instance-id wait for it). What \
+happens in the group is told on standard error.")]
 pub(crate) struct ConsumeCommand {
     /// The topic; with --group there may be several.
     #[arg(required = true, value_name = "TOPIC")]
@@ -135,7 +133,7 @@ impl Source<'_> {
 
     async fn read_partition(&self, partition: u32, sink: &mut Sink) -> anyhow::Result<()> {
         let mut offset = self.from.to_owned();
-        let mut answered = false;
+        let (mut answered, mut backoff) = (false, Backoff::default());
         while sink.left > 0 {
             let query = FetchQuery {
                 offset: Some(offset.clone()),
@@ -147,12 +145,12 @@ impl Source<'_> {
                 Ok(fetched) => fetched,
                 // As live following of a whole topic does: once it was there, it is waited for.
                 Err(error) if self.follow && answered && error.is_retryable() => {
-                    tokio::time::sleep_until(Instant::now() + error.retry_after().unwrap_or_default().max(PAUSE)).await;
+                    tokio::time::sleep_until(Instant::now() + backoff.next_pause(error.retry_after())).await;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            answered = true;
+            (answered, backoff) = (true, Backoff::default());
             fetched.gaps.iter().for_each(|gap| note(format!("gap: {gap}")));
             sink.print_all(&fetched.records)?;
             if !self.follow && fetched.next_offset >= fetched.last_stable_offset {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use levada_client::Record;
 
-use crate::dlq::{Told, warning_line};
+use crate::dlq::{Told, letter_text, warning_line};
 use crate::output::{Format, Printer};
 
 /// How a record is printed.
@@ -13,6 +13,8 @@ pub(crate) enum Shape {
     Values { key_separator: Option<Bytes> },
     /// As the warning that a dead letter is.
     Warnings,
+    /// As a dead letter, with all that is known of it.
+    Letters,
 }
 
 /// Prints records until there were enough.
@@ -48,6 +50,8 @@ impl Sink {
         match &self.shape {
             Shape::Warnings if in_text => self.printer.line(warning_line(record))?,
             Shape::Warnings => self.printer.item(&serde_json::to_string(&Told::warning(record)?)?)?,
+            Shape::Letters if in_text => self.printer.line(letter_text(record))?,
+            Shape::Letters => self.printer.item(&serde_json::to_string(&Told::new(record)?)?)?,
             Shape::Values { .. } if !in_text => self.printer.item(&record.to_line())?,
             Shape::Values { key_separator } => {
                 let value = record.value.as_deref().unwrap_or_default();

@@ -5,14 +5,12 @@ use std::process::ExitCode;
 
 use levada_api::Topic;
 use levada_client::{Client, ClientError, Record};
+use levada_model::dead_letter::SUFFIX;
 use serde::Serialize;
 
 use super::letter::Letter;
 use super::redrive::remembered;
 use crate::output::{Format, Printer, one_line, table, time_text};
-
-/// How the broker names a topic's dead letters.
-const SUFFIX: &str = ".dead-letter";
 
 #[derive(Serialize)]
 struct Row {

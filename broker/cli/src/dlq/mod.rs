@@ -13,6 +13,7 @@ use clap::Subcommand;
 use levada_client::Client;
 
 pub(crate) use letter::{Told, warning_line};
+pub(crate) use show::letter_text;
 
 use crate::output::Printer;
 

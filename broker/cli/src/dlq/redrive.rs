@@ -9,6 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use levada_api::{AcksWord, ErrorCode, OffsetPlace, Placed, Placement, SetGroupOffset, Topic};
 use levada_client::{Client, ClientError, FetchQuery, Record};
+use levada_model::limits::PRODUCER_EXPIRATION_MS;
+use levada_model::{Clock as _, SystemClock};
 use serde::Serialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -29,14 +31,16 @@ const RETRY_FOR: Duration = Duration::from_secs(30);
   levada dlq redrive orders.dead-letter --max 1
   levada dlq redrive orders.dead-letter --rate 50/s
 
-A letter becomes a new record of its original topic: same key, value and headers, without those that tell of its death, \
-and with `redrive_count` one higher. Letters that arrive meanwhile wait for the next run. One that was sent back \
---max-redrives times already is skipped and told, and so is a record without `original_topic`.
+A letter becomes a new record of its original topic: same key, value, headers and time, without those headers that tell \
+of its death, and with `redrive_count` one higher. Letters that arrive meanwhile wait for the next run. One that was \
+sent back --max-redrives times already is skipped and told, and so is a record without `original_topic`.
 
 How far it got is kept as the committed offsets of the group `redrive.TOPIC`: the next run goes on there, and `levada \
-group reset redrive.TOPIC --topic TOPIC:PARTITION --to OFFSET` makes it look at letters again. Committed offsets are \
-forgotten some time (7 days) after the last run; --from says where to begin then. A letter that its topic refuses ends \
-its partition's run, so that nothing is passed over; the exit code is then 1.")]
+group reset redrive.TOPIC --topic TOPIC:PARTITION --to OFFSET` makes it look at letters again. What was sent within \
+the last day is recognised then: it is told as sent already, and not stored again; older letters are sent again. \
+Committed offsets are forgotten some time (7 days) after the last run. So where nothing is remembered and letters are \
+older than a day, a run does not begin by itself: --from says where to. A letter that its topic refuses ends its \
+partition's run, so that nothing is passed over; the exit code is then 1.")]
 pub(crate) struct RedriveCommand {
     /// The topic of dead letters.
     topic: String,
@@ -52,9 +56,10 @@ pub(crate) struct RedriveCommand {
     /// Send them all to this topic instead.
     #[arg(long, value_name = "TOPIC")]
     to: Option<String>,
-    /// Where to begin in partitions of which nothing is remembered: `earliest`, `latest` or `time:MS`.
-    #[arg(long, default_value = "earliest", value_parser = start)]
-    from: String,
+    /// Where to begin in partitions of which nothing is remembered: `earliest`, `latest` or `time:MS`. [default: earliest,
+    /// if all letters there are younger than a day]
+    #[arg(long, value_parser = start)]
+    from: Option<String>,
     /// Only tell what would be sent.
     #[arg(long)]
     dry_run: bool,
@@ -62,16 +67,9 @@ pub(crate) struct RedriveCommand {
 
 /// How far earlier runs got: per partition the next letter to look at.
 pub(super) async fn remembered(client: &Client, topic: &str) -> Result<BTreeMap<u32, u64>, ClientError> {
-    match client.group_offsets(&group_of(topic)).await {
-        Ok(offsets) => {
-            let own = offsets.into_iter().filter(|offset| offset.topic == topic);
-            Ok(own.map(|offset| (offset.partition, offset.committed)).collect())
-        }
-        Err(error) if error.problem().is_some_and(|problem| problem.code == ErrorCode::GroupNotFound) => {
-            Ok(BTreeMap::new())
-        }
-        Err(error) => Err(error),
-    }
+    let offsets = client.committed_offsets(&group_of(topic)).await?;
+    let own = offsets.into_iter().filter(|((of, _), _)| of == topic);
+    Ok(own.map(|((_, partition), next)| (partition, next)).collect())
 }
 
 pub(super) async fn run(command: RedriveCommand, client: &Client, printer: Printer) -> anyhow::Result<ExitCode> {
@@ -80,6 +78,9 @@ pub(super) async fn run(command: RedriveCommand, client: &Client, printer: Print
     }
     let topic = client.topic(&command.topic).await?;
     let remembered = remembered(client, &command.topic).await?;
+    if command.from.is_none() {
+        refuse_old(client, &topic, &remembered).await?;
+    }
     let mut redrive = Redrive {
         client,
         pace: command.rate.map(pace),
@@ -102,6 +103,27 @@ pub(super) async fn run(command: RedriveCommand, client: &Client, printer: Print
     redrive.end()
 }
 
+/// Refuses to begin where nothing is remembered of letters that are older than the keys under which they are sent: they
+/// may have been sent back, and that forgotten since.
+async fn refuse_old(client: &Client, topic: &Topic, remembered: &BTreeMap<u32, u64>) -> anyhow::Result<()> {
+    let since = SystemClock.now().0.saturating_sub(PRODUCER_EXPIRATION_MS);
+    let recent = client.offsets_at(&topic.name, since).await?;
+    let is_old = |partition: &u32| {
+        let start = topic.partitions.iter().find(|p| p.partition == *partition).map(|p| p.log_start_offset);
+        recent.iter().any(|at| at.partition == *partition && Some(at.offset) > start)
+    };
+    let unknown = topic.partitions.iter().map(|p| p.partition).filter(|partition| !remembered.contains_key(partition));
+    let old: Vec<_> = unknown.filter(is_old).map(|partition| partition.to_string()).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "nothing is remembered of partition {}, where letters are older than a day: they may have been sent back before. \
+         Say --from earliest to send them all, or --from time:MS or latest",
+        old.join(", ")
+    )
+}
+
 /// A run.
 struct Redrive<'a> {
     client: &'a Client,
@@ -120,6 +142,7 @@ struct Redrive<'a> {
 #[derive(Default)]
 struct Tally {
     sent: u64,
+    sent_already: u64,
     skipped: u64,
     refused: u64,
 }
@@ -146,6 +169,8 @@ struct Line<'a> {
 #[serde(rename_all = "kebab-case")]
 enum Outcome {
     Sent,
+    /// By an earlier run; the server has stored nothing now.
+    SentAlready,
     WouldBeSent,
     Skipped,
     /// The partition's run ended with it.
@@ -159,7 +184,7 @@ impl Redrive<'_> {
         for (partition, end) in ends {
             let start = match remembered.get(&partition) {
                 Some(next) => next.to_string(),
-                None => self.command.from.clone(),
+                None => self.command.from.clone().unwrap_or_else(|| "earliest".to_owned()),
             };
             self.partition(partition, start, end).await?;
             self.remember().await?;
@@ -220,12 +245,16 @@ impl Redrive<'_> {
             pace.tick().await;
         }
         match self.send(record, &letter, &to).await {
-            Ok(place) => {
-                self.left -= 1;
-                self.tally.sent += 1;
+            Ok((place, outcome)) => {
+                if outcome == Outcome::SentAlready {
+                    self.tally.sent_already += 1;
+                } else {
+                    self.left -= 1;
+                    self.tally.sent += 1;
+                }
                 self.next.insert(record.partition, record.offset + 1);
                 let (to_partition, to_offset) = (Some(place.partition), place.offset);
-                self.tell(&Line { outcome: Outcome::Sent, to_partition, to_offset, ..line })?;
+                self.tell(&Line { outcome, to_partition, to_offset, ..line })?;
                 Ok(true)
             }
             Err(error) if error.problem().is_some_and(|problem| !problem.retryable) => {
@@ -248,7 +277,7 @@ impl Redrive<'_> {
         Ok(letter)
     }
 
-    async fn send(&mut self, record: &Record, letter: &Letter, to: &str) -> Result<Placed, ClientError> {
+    async fn send(&mut self, record: &Record, letter: &Letter, to: &str) -> Result<(Placed, Outcome), ClientError> {
         // Producing would make a topic that was deleted anew, and nobody would read it there.
         if !self.seen.contains(to) {
             self.client.topic(to).await?;
@@ -257,8 +286,9 @@ impl Redrive<'_> {
         let key = format!("redrive-{}-{}-{}-{}", self.topic.id, record.partition, record.offset, letter.redrive_count);
         let records = [sent_back(record, letter)];
         let answer = self.client.produce_with_retries(to, &records, AcksWord::All, &key, RETRY_FOR).await?;
+        let outcome = if answer.duplicate { Outcome::SentAlready } else { Outcome::Sent };
         match answer.records.into_iter().next().expect("an answer has a place for each record") {
-            Placement::Placed(placed) => Ok(placed),
+            Placement::Placed(placed) => Ok((placed, outcome)),
             Placement::Failed { problem } => Err(ClientError::Refused { problem, retry_after: None }),
         }
     }
@@ -293,9 +323,10 @@ impl Redrive<'_> {
             self.printer.end_items()?;
         }
         self.printer.flush()?;
-        let Tally { sent, skipped, refused } = self.tally;
+        let Tally { sent, sent_already, skipped, refused } = self.tally;
         let would = if self.command.dry_run { " would be" } else { "" };
-        note(format!("{sent}{would} sent back, {skipped} skipped, {refused} refused"));
+        let already = if sent_already > 0 { format!(", {sent_already} sent already") } else { String::new() };
+        note(format!("{sent}{would} sent back{already}, {skipped} skipped, {refused} refused"));
         Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -319,6 +350,7 @@ impl Line<'_> {
         let mut text = format!("{}:{}", self.partition, self.offset);
         match self.outcome {
             Outcome::Sent => text.push_str(" sent back to"),
+            Outcome::SentAlready => text.push_str(" was sent already to"),
             Outcome::WouldBeSent => text.push_str(" would be sent back to"),
             Outcome::Skipped => text.push_str(" skipped"),
             Outcome::Refused => text.push_str(" refused by"),

@@ -5,11 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use levada_client::{Client, Record};
 
-use super::letter::{Letter, Told, key_text, value_text};
-use crate::output::{Format, Printer, note, one_line, time_text};
-
-/// Most records asked for at once.
-const PAGE_RECORDS: u64 = 1_000;
+use super::letter::{Letter, key_text, value_text};
+use crate::consume::{self, GroupArgs, Plan, Shape};
+use crate::output::{Printer, one_line, time_text};
 
 /// Show dead letters.
 #[derive(Debug, Args)]
@@ -30,41 +28,29 @@ pub(crate) struct ShowCommand {
     max: Option<u64>,
 }
 
-pub(super) async fn run(command: ShowCommand, client: &Client, mut printer: Printer) -> anyhow::Result<ExitCode> {
-    let mut from = command.from;
-    let mut left = command.max.unwrap_or(u64::MAX);
-    while left > 0 {
-        let fetched = client.fetch_topic(&command.topic, &from, Some(left.min(PAGE_RECORDS)), 0).await?;
-        fetched.gaps.iter().for_each(|gap| note(format!("gap: {gap}")));
-        for record in &fetched.records {
-            match printer.format() {
-                Format::Text => printer.line(text(record))?,
-                Format::Json | Format::Ndjson => printer.item(&serde_json::to_string(&Told::new(record)?)?)?,
-            }
-        }
-        printer.flush()?;
-        left = left.saturating_sub(u64::try_from(fetched.records.len()).expect("a page is small"));
-        if fetched.records.is_empty() && fetched.cursor == from {
-            break;
-        }
-        from = fetched.cursor;
-    }
-    if printer.format() == Format::Json {
-        printer.end_items()?;
-    }
-    printer.flush()?;
-    if left == 0 {
-        note(format!("go on with --from {from}"));
-    }
-    Ok(ExitCode::SUCCESS)
+pub(super) async fn run(command: ShowCommand, client: &Client, printer: Printer) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        topics: vec![command.topic],
+        from: command.from,
+        follow: false,
+        partition: None,
+        max: command.max,
+        shape: Shape::Letters,
+        group: GroupArgs::default(),
+    };
+    consume::read(plan, client, printer).await
 }
 
-fn text(record: &Record) -> String {
+/// A letter with all that is known of it, for people.
+pub(crate) fn letter_text(record: &Record) -> String {
     let mut lines = vec![format!("{}:{}  {}", record.partition, record.offset, time_text(record.timestamp))];
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<9} {value}"));
     match Letter::of(record) {
         Some(letter) => {
             line("from", letter.origin());
+            if let Some(time) = letter.original_timestamp {
+                line("of", time_text(time));
+            }
             line("error", letter.error.as_deref().map_or_else(|| "-".to_owned(), |error| one_line(error.as_bytes())));
             if let Some(attempts) = letter.attempts {
                 line("attempts", attempts.to_string());

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada_api::{ErrorCode, GroupOffset, OffsetPlace, SetGroupOffset};
+use levada_api::{GroupOffset, OffsetPlace, SetGroupOffset};
 use levada_client::Client;
 use serde::Serialize;
 use serde_json::Value;
@@ -95,7 +95,7 @@ struct Moved {
 }
 
 pub(super) async fn run(reset: Reset, client: &Client, printer: &mut Printer) -> anyhow::Result<()> {
-    let before = committed(client, &reset.group).await?;
+    let before = client.committed_offsets(&reset.group).await?;
     let offsets = new_offsets(&reset, client, &before).await?;
     let offsets = client.set_group_offsets(&reset.group, offsets, reset.dry_run).await?;
     let moved = |offset: GroupOffset| {
@@ -109,16 +109,6 @@ pub(super) async fn run(reset: Reset, client: &Client, printer: &mut Printer) ->
 }
 
 type Committed = BTreeMap<(String, u32), u64>;
-
-async fn committed(client: &Client, group: &str) -> anyhow::Result<Committed> {
-    match client.group_offsets(group).await {
-        Ok(offsets) => Ok(offsets.into_iter().map(|o| ((o.topic, o.partition), o.committed)).collect()),
-        Err(error) if error.problem().is_some_and(|problem| problem.code == ErrorCode::GroupNotFound) => {
-            Ok(Committed::new())
-        }
-        Err(error) => Err(error.into()),
-    }
-}
 
 async fn new_offsets(reset: &Reset, client: &Client, before: &Committed) -> anyhow::Result<Vec<SetGroupOffset>> {
     // Each once, also where a topic is named beside one of its partitions.

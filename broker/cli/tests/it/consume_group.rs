@@ -1,6 +1,5 @@
 //! `levada consume --group`.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 
@@ -24,6 +23,24 @@ fn fill(server: &Server, topic: &str) -> Vec<String> {
 fn numbers(server: &Server, partition: u32, range: std::ops::Range<u32>) {
     let lines: String = range.map(|n| format!("{n}\n")).collect();
     server.pipe(&["produce", "t", "--partition", &partition.to_string()], lines).ok();
+}
+
+/// A member's name and what it holds.
+type Share = (Option<String>, Vec<u32>);
+
+/// What the members of group `g` hold, in order, once there are so many and the group is stable.
+fn shares_of(server: &Server, members: usize) -> Vec<Share> {
+    let mut shares = Vec::new();
+    wait_for(|| {
+        let Some(group) = find(server, "g") else { return false };
+        let share = |member: levada_api::GroupMember| -> Share {
+            (member.instance_id, member.assignment.iter().map(|place| place.partition).collect())
+        };
+        shares = group.members.into_iter().map(share).collect();
+        group.state == GroupState::Stable && shares.len() == members
+    });
+    shares.sort();
+    shares
 }
 
 fn committed(server: &Server, group: &str) -> u64 {
@@ -110,43 +127,66 @@ fn a_killed_members_partitions_go_to_others_when_its_session_ends() {
 fn members_share_the_partitions_and_one_that_ends_hands_its_own_over() {
     let server = Server::new(&[]);
     server.levada(&["topic", "create", "t", "--partitions", "4"]).ok();
+    let start = || {
+        let args = ["consume", "t", "--group", "g", "--follow"];
+        Running::start(server.command(&args).stderr(Stdio::null()))
+    };
+    let (mut one, other) = (start(), start());
+    let shares = shares_of(&server, 2);
+    assert!(shares.iter().all(|(_, partitions)| partitions.len() == 2), "{shares:?}");
+    for partition in 0..4 {
+        numbers(&server, partition, partition * 25..partition * 25 + 25);
+    }
+    let mut read: Vec<Vec<u32>> = Vec::new();
+    for member in [&one, &other] {
+        let mut lines: Vec<u32> = (0..50).map(|_| member.line().parse().expect("a number")).collect();
+        lines.sort_unstable();
+        read.push(lines);
+    }
+    let numbers_of = |(_, partitions): &Share| -> Vec<u32> {
+        partitions.iter().flat_map(|partition| partition * 25..partition * 25 + 25).collect()
+    };
+    let mut expected: Vec<_> = shares.iter().map(numbers_of).collect();
+    expected.sort();
+    read.sort();
+    assert_eq!(read, expected, "each reads its own");
+    one.signal(Signal::TERM);
+    assert_eq!(one.rest(), Vec::<String>::new(), "nothing twice");
+    assert!(one.wait().success());
+    assert_eq!(shares_of(&server, 1)[0].1.len(), 4);
+    for partition in 0..4 {
+        numbers(&server, partition, 100 + partition..101 + partition);
+    }
+    let mut lines: Vec<_> = (0..4).map(|_| other.line()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["100", "101", "102", "103"], "and nothing that the other one had committed");
+}
+
+#[test]
+fn a_named_member_that_is_stopped_keeps_its_partitions_for_its_next_start_until_it_is_removed() {
+    let server = Server::new(&[]);
+    server.levada(&["topic", "create", "t", "--partitions", "4"]).ok();
     let start = |name| {
         let args = ["consume", "t", "--group", "g", "--follow", "--instance-id", name];
         Running::start(server.command(&args).stderr(Stdio::null()))
     };
-    let mut members = BTreeMap::from([("a", start("a")), ("b", start("b"))]);
-    let held = || -> Option<BTreeMap<String, Vec<u32>>> {
-        let group = find(&server, "g")?;
-        let held = |member: levada_api::GroupMember| {
-            let partitions: Vec<_> = member.assignment.iter().map(|place| place.partition).collect();
-            (member.instance_id.expect("it has a name"), partitions)
-        };
-        let held = group.members.into_iter().map(held).collect();
-        (group.state == GroupState::Stable).then_some(held)
-    };
-    wait_for(|| held().is_some_and(|held| held.len() == 2));
-    let shares = held().expect("it stays as it is");
-    assert!(shares.values().all(|partitions| partitions.len() == 2), "{shares:?}");
-    for partition in 0..4 {
-        numbers(&server, partition, partition * 25..partition * 25 + 25);
-    }
-    for (name, partitions) in &shares {
-        let mut lines: Vec<u32> = (0..50).map(|_| members[name.as_str()].line().parse().expect("a number")).collect();
-        lines.sort_unstable();
-        let own = partitions.iter().flat_map(|partition| partition * 25..partition * 25 + 25);
-        assert!(lines.iter().copied().eq(own), "{name}: {lines:?}");
-    }
-    let mut one = members.remove("a").expect("it is there");
-    one.signal(Signal::TERM);
-    assert_eq!(one.rest(), Vec::<String>::new(), "nothing twice");
-    assert!(one.wait().success());
-    wait_for(|| held().is_some_and(|held| held["b"].len() == 4));
-    for partition in 0..4 {
-        numbers(&server, partition, 100 + partition..101 + partition);
-    }
-    let mut lines: Vec<_> = (0..4).map(|_| members["b"].line()).collect();
-    lines.sort_unstable();
-    assert_eq!(lines, ["100", "101", "102", "103"], "and nothing that the other one had committed");
+    let (mut a, _b) = (start("a"), start("b"));
+    let shares = shares_of(&server, 2);
+    let generation = describe(&server, "g").generation;
+    a.signal(Signal::TERM);
+    assert!(a.wait().success());
+    assert_eq!(shares_of(&server, 2), shares, "it has not left");
+    let a = start("a");
+    let partition = shares.iter().find(|(name, _)| name.as_deref() == Some("a")).expect("it is there").1[0];
+    numbers(&server, partition, 7..8);
+    assert_eq!(a.line(), "7");
+    assert_eq!((shares_of(&server, 2), describe(&server, "g").generation), (shares, generation), "nothing was moved");
+    drop(a);
+    let members = describe(&server, "g").members;
+    let a = members.iter().find(|member| member.instance_id.as_deref() == Some("a")).expect("it is there");
+    expel(&server, "g", &a.member_id);
+    let shares = shares_of(&server, 1);
+    assert_eq!((shares[0].0.as_deref(), shares[0].1.len()), (Some("b"), 4));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `levada dlq`, on letters that somebody wrote. How records become letters is in `exercise.rs`.
 
+use levada_client::NewRecord;
 use serde_json::{Value, json};
 
 use crate::program::{Running, Server};
@@ -114,11 +115,60 @@ fn a_letter_that_was_sent_but_not_remembered_is_stored_once() {
     let server = server();
     bury(&server, "k", "1", &["original_offset=7"]);
     server.pipe(&["produce", TOPIC, "--header", "original_topic=orders"], "2\n").ok();
-    let first = redrive(&server, &[]);
+    let mut first = redrive(&server, &[]);
     // As if it had been killed before it could remember.
-    server.levada(&["group", "reset", &format!("redrive.{TOPIC}"), "--topic", TOPIC, "--to", "earliest"]).ok();
-    assert_eq!(redrive(&server, &[]), first);
+    let forget = || {
+        server.levada(&["group", "reset", &format!("redrive.{TOPIC}"), "--topic", TOPIC, "--to", "earliest"]).ok();
+    };
+    forget();
+    for line in &mut first {
+        assert_eq!(line["outcome"], "sent");
+        line["outcome"] = "sent-already".into();
+    }
+    assert_eq!(redrive(&server, &["--max", "1"]), first, "in the same places, and none of them counts");
     assert_eq!(records(&server, "orders").len(), 2);
+    forget();
+    bury(&server, "k", "3", &["original_offset=9"]);
+    let printed = server.levada(&["dlq", "redrive", TOPIC]);
+    assert!(printed.err.contains("1 sent back, 2 sent already, 0 skipped, 0 refused"), "{printed:?}");
+    let text = printed.ok();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("0:0 was sent already to orders ") && lines[2].starts_with("0:2 sent back to orders ")
+    );
+}
+
+#[test]
+fn a_letter_goes_back_with_the_time_of_its_record() {
+    let server = server();
+    bury(&server, "k", "1", &["original_offset=7", "original_timestamp=1600000000000"]);
+    assert!(server.levada(&["dlq", "show", TOPIC]).ok().contains("2020-09-13T12:26:40"));
+    redrive(&server, &[]);
+    let back = records(&server, "orders")[0].clone();
+    assert_eq!(
+        (&back["timestamp"], &back["headers"]),
+        (&1_600_000_000_000_i64.into(), &json!([["redrive_count", "1"]]))
+    );
+}
+
+/// The group that remembers may have expired, and the keys of what was sent with it.
+#[test]
+fn old_letters_of_which_nothing_is_remembered_are_sent_only_when_asked_for() {
+    let server = server();
+    server.levada(&["topic", "create", TOPIC, "--partitions", "2"]).ok();
+    let headers = vec![("original_topic".to_owned(), Some("orders".into()))];
+    let old = NewRecord { headers, timestamp: Some(1_600_000_000_000), partition: Some(1), ..NewRecord::text("old") };
+    server.store(TOPIC, &[old]);
+    for args in [&["dlq", "redrive", TOPIC][..], &["dlq", "redrive", TOPIC, "--dry-run"]] {
+        let error = server.levada(args).failed(1);
+        assert!(error.contains("nothing is remembered of partition 1") && error.contains("--from"), "{error}");
+    }
+    assert_eq!(records(&server, "orders").len(), 0, "nothing was sent");
+    let dry = redrive(&server, &["--from", "earliest", "--dry-run"]);
+    assert_eq!(dry.len(), 1);
+    assert_eq!(redrive(&server, &["--from", "latest", "--dry-run"]), Vec::<Value>::new());
+    assert_eq!(redrive(&server, &["--from", "earliest"]).len(), 1);
+    assert_eq!(redrive(&server, &[]), Vec::<Value>::new(), "now it is remembered");
 }
 
 #[test]

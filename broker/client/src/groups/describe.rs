@@ -11,20 +11,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn groups(&self) -> Result<Vec<GroupSummary>, ClientError> {
-        let mut groups = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let mut request = self.request(Method::GET, &["v1", "groups"])?;
-            if let Some(cursor) = &cursor {
-                request = request.query(&[("cursor", cursor)]);
-            }
-            let page: GroupList = self.send_for_json(request).await?;
-            groups.extend(page.groups);
-            match page.next_cursor {
-                Some(next) => cursor = Some(next),
-                None => return Ok(groups),
-            }
-        }
+        self.pages(&["v1", "groups"], |page: GroupList| (page.groups, page.next_cursor)).await
     }
 
     /// One group: its members and where it stands.

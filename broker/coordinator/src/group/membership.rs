@@ -10,19 +10,27 @@ use levada_model::{MemberId, TopicName, limits};
 use super::pulse::Pulse;
 use super::{Context, Group, Timer};
 use crate::records::{MemberRecord, Place};
-use crate::terms::{JoinError, Joined, MemberView, NewMember};
+use crate::terms::{JoinError, MemberView, NewMember};
 
 impl Group {
     /// A member joins.
-    pub(crate) fn join(&mut self, ctx: &mut Context<'_>, member: NewMember) -> Result<Joined, JoinError> {
+    pub(crate) fn join(&mut self, ctx: &mut Context<'_>, member: NewMember) -> Result<MemberView, JoinError> {
+        if !self.classic.members.is_empty() {
+            return Err(JoinError::InconsistentProtocol);
+        }
         let id = member.member_id.clone();
         assert!(!self.members.contains(&id), "member ids are drawn anew for every join");
         let before = member.instance_id.as_ref().and_then(|instance| self.instances.get(instance)).cloned();
+        let old = before.as_ref().and_then(|before| self.members.get(before));
+        let others_bytes = self.subscription_bytes - old.map_or(0, |old| subscription_bytes(&old.topics));
+        if others_bytes + subscription_bytes(&member.topics) > limits::GROUP_SUBSCRIPTIONS_BYTES_MAX {
+            return Err(JoinError::SubscriptionsFull { limit_bytes: limits::GROUP_SUBSCRIPTIONS_BYTES_MAX });
+        }
         match before {
             Some(before) => self.take_over(ctx, &before, member),
             None => self.add_member(ctx, member)?,
         }
-        Ok(Joined { view: self.view(&id) })
+        Ok(self.view(&id))
     }
 
     /// A member leaves.
@@ -140,6 +148,7 @@ impl Group {
         }
         record.replaced.iter().for_each(|replaced| drop(self.replaced.remove(replaced)));
         record.topics.iter().for_each(|topic| uncount(&mut self.subscribed, topic));
+        self.subscription_bytes -= subscription_bytes(&record.topics);
         uncount(&mut self.votes, &record.assignor);
         Some(record)
     }
@@ -152,18 +161,24 @@ impl Group {
             self.replaced.extend(replaced);
         }
         record.topics.iter().for_each(|topic| *self.subscribed.entry(topic.clone()).or_default() += 1);
+        self.subscription_bytes += subscription_bytes(&record.topics);
         *self.votes.entry(Arc::clone(&record.assignor)).or_default() += 1;
     }
 }
 
+/// Bytes that a member's record may hold for its topics: the name in its subscription, and name, id and count among its
+/// partitions.
+fn subscription_bytes(topics: &[TopicName]) -> usize {
+    topics.iter().map(|topic| 2 * (2 + topic.as_str().len()) + 16 + 4).sum()
+}
+
 fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPartition, Place>) -> MemberRecord {
-    assert!(member.topics.len() <= limits::SUBSCRIPTION_TOPICS_MAX, "the edge bounds subscriptions");
-    assert!(member.client.len() <= limits::CLIENT_BYTES_MAX, "the edge cuts the client's text");
+    assert!(member.topics.len() <= limits::GROUP_TOPICS_MAX, "the edge bounds subscriptions");
     assert!(member.assignor.len() <= limits::ASSIGNOR_NAME_BYTES_MAX, "the edge bounds the assignor's name");
     MemberRecord {
         instance_id: member.instance_id,
         replaced,
-        client: member.client,
+        client: cut_client(member.client),
         topics: member.topics,
         assignor: member.assignor,
         session_timeout_ms: member.session_timeout_ms,
@@ -172,6 +187,12 @@ fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPart
         start: member.start,
         places,
     }
+}
+
+/// Who a member says that it is, as far as it is kept.
+pub(super) fn cut_client(mut client: String) -> String {
+    client.truncate(client.floor_char_boundary(limits::CLIENT_BYTES_MAX));
+    client
 }
 
 fn uncount<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K) {

@@ -19,7 +19,7 @@ use levada_model::{MemberId, Tick, TopicId, TopicName, limits};
 
 use super::{Context, Group, Timer};
 use crate::records::{Hold, Place};
-use crate::terms::{AssignTask, AssignorFallback, Generation, TopicInfo, TopicsView};
+use crate::terms::{AssignTask, AssignorFallback, TopicInfo, TopicsView};
 use crate::timers::after;
 
 /// Where a group's next rebalance stands. That one is due is in the group's head.
@@ -111,7 +111,7 @@ impl Group {
         };
         let target = self.target(&task.input, assignment);
         if !self.is_in_force(&target) {
-            self.head.generation = Generation(self.head.generation.0 + 1);
+            self.head.generation = self.head.generation.next(ctx.now.wall);
             self.put_in_force(ctx, &target);
         }
         let generation = self.head.generation;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use levada_coordinator::{
-    AssignTask, Committed, Coordinator, CoordinatorOptions, DeleteError, GroupState, GroupView, Holding, JoinError,
-    MemberCommit, MemberError, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
+    AssignTask, ClassicAnswer, Committed, Coordinator, CoordinatorOptions, DeleteError, GroupState, GroupView, Holding,
+    JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
     TopicsView,
 };
 use levada_extension::{Assignment, AssignorFault, TopicPartition, native_assignor};
@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<AssignTask>,
     /// The members named by the last step.
     pub(crate) changed: BTreeSet<MemberId>,
+    /// Answers to classic members that no test has taken yet, by token.
+    pub(crate) replies: BTreeMap<u64, ClassicAnswer>,
     /// The records of the last step.
     pub(crate) written: usize,
     log: BTreeMap<Bytes, Bytes>,
@@ -106,11 +108,13 @@ impl World {
             answers: Answers::AtOnce,
             tasks: Vec::new(),
             changed: BTreeSet::new(),
+            replies: BTreeMap::new(),
             written: 0,
             log: BTreeMap::new(),
             options: OPTIONS,
             tick: 1_000_000,
-            wall: 1_700_000_000_000,
+            // Before 2020, so that first generations are 1.
+            wall: 1_500_000_000_000,
         }
     }
 
@@ -156,7 +160,7 @@ impl World {
 
     pub(crate) fn join(&mut self, member: NewMember) -> Result<MemberView, JoinError> {
         let step = self.coordinator.join(self.now(), &self.topics, &group(), member);
-        self.take(step).map(|joined| joined.view)
+        self.take(step)
     }
 
     /// A member joins with the usual times.
@@ -317,7 +321,8 @@ impl World {
         view.offsets.iter().find(|(at, _)| *at == partition(index)).map(|(_, committed)| committed.offset.0)
     }
 
-    fn take<T>(&mut self, step: Step<T>) -> T {
+    /// Takes in what a step did.
+    pub(crate) fn take<T>(&mut self, step: Step<T>) -> T {
         self.written = step.records.len();
         for record in step.records {
             match record.value {
@@ -329,6 +334,10 @@ impl World {
         let known: BTreeMap<_, _> = known.map(|record| (record.key, record.value.expect("a value"))).collect();
         assert!(known == self.log, "the records of all steps say what the coordinator knows");
         self.changed = step.changed.into_iter().map(|(_, member)| member).collect();
+        for reply in step.replies {
+            let before = self.replies.insert(reply.token, reply.answer);
+            assert!(before.is_none(), "a request is answered once");
+        }
         self.tasks.extend(step.assign);
         if self.answers == Answers::AtOnce {
             while !self.tasks.is_empty() {

@@ -3,7 +3,7 @@
 use levada_coordinator::{GroupState, JoinError, MemberError, MemberState, NewMember};
 use levada_model::limits;
 
-use crate::kit::{World, member, new_member, topic};
+use crate::kit::{World, member, new_member, static_member, topic};
 
 #[test]
 fn joining_never_waits_and_the_first_assignment_comes_after_the_initial_delay() {
@@ -218,4 +218,36 @@ fn a_rebalance_that_changes_nothing_makes_no_new_generation() {
     assert_eq!((world.describe().generation.0, world.state()), (1, GroupState::Stable));
     assert!(world.changed.contains(&member("B")), "B waits for this word");
     assert_eq!(world.poll("B").expect("a member").state, MemberState::Idle);
+}
+
+/// A member that subscribes to 1,000 topics of the longest names.
+fn widest(id: &str, topics: &[levada_model::TopicName]) -> NewMember {
+    NewMember { topics: topics.to_vec(), ..new_member(id) }
+}
+
+#[test]
+fn members_whose_subscriptions_are_more_than_a_group_may_have_are_refused() {
+    let mut world = World::new(1);
+    let names: Vec<_> = (0..limits::GROUP_TOPICS_MAX).map(|i| format!("{i:0>249}")).collect();
+    names.iter().zip(2..).for_each(|(name, id)| world.topics.set(name, id, 1));
+    let topics: Vec<_> = names.iter().map(|name| topic(name)).collect();
+    let full = Err(JoinError::SubscriptionsFull { limit_bytes: limits::GROUP_SUBSCRIPTIONS_BYTES_MAX });
+    let mut count = 0;
+    let refused = loop {
+        let member = NewMember { topics: topics.clone(), ..static_member("first", "i") };
+        let joined = world.join(if count == 0 { member } else { widest(&format!("m{count}"), &topics) });
+        match joined {
+            Ok(_) => count += 1,
+            Err(error) => break Err(error),
+        }
+    };
+    assert_eq!(refused, full);
+    // Name, id and count in a record, and the name once more: 522,000 bytes a member.
+    assert_eq!(count, limits::GROUP_SUBSCRIPTIONS_BYTES_MAX / 522_000);
+    world.join(new_member("narrow")).expect("there is room for few topics");
+    let again = NewMember { topics: topics.clone(), ..static_member("second", "i") };
+    world.join(again).expect("it takes the place of the one before");
+    world.leave("m1").expect("a member");
+    world.join(widest("more", &topics)).expect("there is room again");
+    assert_eq!(world.join(widest("surplus", &topics)), full);
 }

@@ -4,9 +4,9 @@
 //! due, the dirtiest first. Not here: what a pass does (`levada_log`), and what one partition knows of its passes
 //! (`partition::cleaning`).
 
+mod forced;
 mod terms;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -14,10 +14,12 @@ use std::time::Duration;
 use levada_log::{CompactionPass, CompactionState, UncompactedReason};
 use levada_model::{Operation, PartitionIndex, Principal, Resource, TopicName};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 pub use terms::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
+
+use forced::Forced;
 
 use crate::Engine;
 use crate::catalog::Topic;
@@ -28,8 +30,8 @@ use crate::topics::{TopicError, refuse_internal};
 /// Between two looks at what failed there is so much at least, whatever a clock says.
 const RETRY_LOOK_MIN: Duration = Duration::from_secs(1);
 
-/// Becomes what came of a forced pass.
-type Answer = oneshot::Receiver<Result<Option<CompactionPass>, CleanFault>>;
+/// What came of a forced pass.
+type Outcome = Result<Option<CompactionPass>, CleanFault>;
 
 /// What the cleaner is asked to do, and when it ends.
 #[derive(Default)]
@@ -42,19 +44,14 @@ pub(crate) struct Cleaner {
 
 #[derive(Default)]
 struct Agenda {
-    forced: VecDeque<Forced>,
+    forced: Forced<Partition, Outcome>,
     stopping: bool,
-}
-
-/// A pass that was asked for, by one or several.
-struct Forced {
-    partition: Arc<Partition>,
-    asked: Vec<oneshot::Sender<Result<Option<CompactionPass>, CleanFault>>>,
 }
 
 impl Engine {
     /// Compacts a topic now: rolls its active segments, and cleans again what is clean. Waits for it at most `wait`; it
     /// goes on behind that, and also when nobody waits any more. Who asks while a pass is still to begin shares it.
+    /// Partitions that are dropped meanwhile are left out.
     ///
     /// # Errors
     /// See [`TopicError`]; [`TopicError::CompactionFailed`] where a partition could not be compacted (others may be).
@@ -74,24 +71,22 @@ impl Engine {
         if let Some(reason) = self.core.directory.fenced() {
             return Err(TopicError::Fenced { reason: reason.to_owned(), possible: false });
         }
+        let waits = !wait.is_zero();
         let asked: Vec<_> =
-            state.partitions().map(|partition| (partition.index(), self.core.cleaner.force(partition))).collect();
+            state.partitions().map(|partition| (partition, self.core.cleaner.force(partition, waits))).collect();
         let mut compacted = CompactedTopic { partitions: Vec::new(), is_done: true };
-        let mut failed = None;
+        let mut failed = Vec::new();
         let deadline = Instant::now() + wait;
-        for (index, answer) in asked {
-            let answer = if wait.is_zero() { None } else { timeout_at(deadline, answer).await.ok() };
-            match answer.map(|answer| answer.map_err(|_| CleanFault::Gone).and_then(|cleaned| cleaned)) {
+        for (partition, outcome) in asked {
+            match outcome_until(deadline, outcome).await {
                 None => compacted.is_done = false,
-                Some(Ok(pass)) => compacted.partitions.push(CompactedPartition::new(index, pass)),
-                Some(Err(fault)) => {
-                    let _ = failed.get_or_insert((index, fault));
-                }
+                Some(Ok(pass)) => compacted.partitions.push(CompactedPartition::new(partition.index(), pass)),
+                Some(Err(fault)) => failed.push((partition, fault)),
             }
         }
-        match failed {
+        match failed.into_iter().find_map(|(partition, fault)| self.core.no_pass(&topic, partition, fault)) {
             None => Ok(compacted),
-            Some((partition, fault)) => Err(self.core.no_pass(&topic, partition, fault)),
+            Some(error) => Err(error),
         }
     }
 
@@ -121,20 +116,25 @@ impl Engine {
 }
 
 impl Core {
-    /// Why a forced pass came to nothing.
-    fn no_pass(&self, topic: &Topic, partition: PartitionIndex, fault: CleanFault) -> TopicError {
-        match fault {
-            CleanFault::Failed(reason) => {
-                TopicError::CompactionFailed { topic: topic.name().clone(), partition, reason: reason.to_string() }
-            }
-            CleanFault::Fenced(reason) => TopicError::Fenced { reason: reason.to_string(), possible: false },
+    /// Why a forced pass came to nothing; none where the partition was dropped from the topic, which is no failure.
+    fn no_pass(&self, topic: &Topic, partition: &Arc<Partition>, fault: CleanFault) -> Option<TopicError> {
+        let fenced = |reason: &str| TopicError::Fenced { reason: reason.to_owned(), possible: false };
+        Some(match fault {
+            CleanFault::Failed(reason) => TopicError::CompactionFailed {
+                topic: topic.name().clone(),
+                partition: partition.index(),
+                reason: reason.to_string(),
+            },
+            CleanFault::Fenced(reason) => fenced(&reason),
             CleanFault::Gone if self.is_closing() => TopicError::Closing,
             CleanFault::Gone if topic.is_deleted() => TopicError::NotFound(topic.name().clone()),
             CleanFault::Gone => match self.directory.fenced() {
-                Some(reason) => TopicError::Fenced { reason: reason.to_owned(), possible: false },
-                None => TopicError::NoPartition { topic: topic.name().clone(), partition },
+                Some(reason) => fenced(reason),
+                None if topic.state().partitions().all(|other| !Arc::ptr_eq(other, partition)) => return None,
+                // Nothing else ends a log that its topic has.
+                None => TopicError::Closing,
             },
-        }
+        })
     }
 
     /// How far a partition is compacted; none where it is not, or is gone. Blocks.
@@ -160,19 +160,17 @@ impl Core {
 }
 
 impl Cleaner {
-    /// Asks for a forced pass over a partition.
-    fn force(&self, partition: &Arc<Partition>) -> Answer {
-        let (asked, answer) = oneshot::channel();
+    /// Asks for a forced pass over a partition; answers what becomes of it if somebody waits.
+    fn force(&self, partition: &Arc<Partition>, waits: bool) -> Option<watch::Receiver<Option<Outcome>>> {
         let mut agenda = self.agenda.lock();
         if agenda.stopping {
-            return answer;
+            // Closed at once.
+            return waits.then(|| watch::Sender::new(None).subscribe());
         }
-        match agenda.forced.iter_mut().find(|forced| Arc::ptr_eq(&forced.partition, partition)) {
-            Some(forced) => forced.asked.push(asked),
-            None => agenda.forced.push_back(Forced { partition: partition.clone(), asked: vec![asked] }),
-        }
+        let outcome = agenda.forced.push(partition);
+        let outcome = waits.then(|| outcome.subscribe());
         self.woken.notify_all();
-        answer
+        outcome
     }
 
     /// Ends the thread behind the pass that runs, and lets go of what was asked for.
@@ -208,17 +206,22 @@ impl Cleaner {
     /// Does all that was asked for.
     fn run_forced(&self) {
         loop {
-            let Some(Forced { partition, asked }) = self.agenda.lock().forced.pop_front() else { return };
+            let Some((partition, outcome)) = self.agenda.lock().forced.pop() else { return };
             let cleaned = {
                 let _turn = self.turn.lock();
                 partition.clean(true)
             };
-            for asked in asked {
-                // Whoever asked may be gone.
-                drop(asked.send(cleaned.clone()));
-            }
+            outcome.send_replace(Some(cleaned));
         }
     }
+}
+
+/// What came of a forced pass until then; none where that is not known yet, or nobody wants to know.
+async fn outcome_until(deadline: Instant, outcome: Option<watch::Receiver<Option<Outcome>>>) -> Option<Outcome> {
+    let mut outcome = outcome?;
+    let told = timeout_at(deadline, outcome.wait_for(Option::is_some)).await.ok()?;
+    // The cleaner ends without it.
+    told.map_or(Some(Err(CleanFault::Gone)), |told| told.clone())
 }
 
 /// Starts the thread. It ends when the cleaner is stopped or the engine is gone; while a pass runs it holds no more of the

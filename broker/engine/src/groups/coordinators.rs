@@ -2,11 +2,12 @@
 //!
 //! They hold nothing of the engine that a task of theirs would keep alive: an engine that is dropped is gone at once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use levada_coordinator::{Coordinator, CoordinatorOptions, Now, Step};
+use levada_coordinator::{Coordinator, CoordinatorOptions, GroupState, Now, Step};
 use levada_extension::murmur2;
 use levada_model::{GroupName, PartitionIndex, Tick, limits};
 use tokio::sync::Notify;
@@ -16,7 +17,9 @@ use super::slot::Slot;
 use super::terms::{GroupError, GroupOptions};
 use super::watches::Watches;
 use crate::catalog::{Catalog, Topic};
+use crate::counters::Counters;
 use crate::directory::Directory;
+use crate::engine::GroupStats;
 use crate::partition::Partition;
 
 /// The coordinators, by the number of their partition, and what they work with.
@@ -64,7 +67,34 @@ impl Groups {
 
     /// Does what is due in all coordinators; answers when something is due next.
     pub(crate) fn tick(self: &Arc<Self>) -> Option<Tick> {
-        self.slots.iter().filter_map(|slot| slot.tick(self)).min()
+        self.tick_each(|slot| slot.tick(self))
+    }
+
+    /// Where one panics the others go on: that coordinator is forgotten and loaded anew.
+    fn tick_each(&self, tick: impl Fn(&Arc<Slot>) -> Option<Tick>) -> Option<Tick> {
+        let guarded = |slot| match catch_unwind(AssertUnwindSafe(|| tick(slot))) {
+            Ok(next) => next,
+            Err(_) => {
+                tracing::error!("what was due in consumer groups panicked; they are loaded anew");
+                None
+            }
+        };
+        self.slots.iter().filter_map(guarded).min()
+    }
+
+    /// The groups that are known now; waits for no load.
+    pub(crate) fn stats(&self) -> GroupStats {
+        let mut stats = GroupStats::default();
+        for summary in self.slots.iter().flat_map(|slot| slot.summaries()) {
+            stats.members += summary.members as u64;
+            *match summary.state {
+                GroupState::Empty => &mut stats.empty,
+                GroupState::Assigning => &mut stats.assigning,
+                GroupState::Reconciling => &mut stats.reconciling,
+                GroupState::Stable => &mut stats.stable,
+            } += 1;
+        }
+        stats
     }
 
     /// Changes nothing any more, and lets everyone who waits look again.
@@ -102,6 +132,10 @@ impl Groups {
 
     pub(super) fn now(&self) -> Now {
         Now { tick: self.directory.tick(), wall: self.directory.now() }
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        self.directory.counters()
     }
 
     /// Why nothing can be changed now, if so.
@@ -162,11 +196,12 @@ impl CoordinatorHandle {
 
 #[cfg(test)]
 mod tests {
+    use levada_coordinator::TopicsView;
     use levada_log::SimStorage;
     use levada_model::{AllowAll, ManualClock, MemberId, Principal, Timestamp, TopicName};
 
     use super::*;
-    use crate::{CreateTopic, Engine, EngineOptions, GroupStart, JoinGroup};
+    use crate::{AlterTopic, CreateTopic, Engine, EngineOptions, GroupStart, JoinGroup};
 
     fn open() -> Engine {
         let clock = Arc::new(ManualClock::at(Timestamp(1)));
@@ -220,6 +255,56 @@ mod tests {
         });
         assert!(breaks.await.expect_err("it panics").is_panic());
         engine.heartbeat(&who, &group, &member).await.expect("it never left");
+    }
+
+    #[tokio::test]
+    async fn a_tick_that_panics_ends_neither_the_others_nor_the_ones_to_come() {
+        let engine = open();
+        let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
+        let member = joined(&engine, &who, &group).await;
+        let groups = &engine.core.groups;
+        let broken = groups.coordinator(&group).expect("the topic is there").slot;
+        let visited = std::cell::Cell::new(0);
+        groups.tick_each(|slot| {
+            visited.set(visited.get() + 1);
+            if Arc::ptr_eq(slot, &broken) {
+                let step = |machine: &mut Coordinator, now: Now, _: &Catalog| -> Step<()> {
+                    drop(machine.leave(now, &group, &member));
+                    panic!("a planted bug")
+                };
+                drop(slot.try_step(groups, &mut Some(step)));
+            }
+            slot.tick(groups)
+        });
+        assert_eq!(visited.get(), limits::CONSUMER_OFFSETS_PARTITIONS);
+        engine.heartbeat(&who, &group, &member).await.expect("it never left");
+        assert_eq!(broken.reloads(), 1);
+        groups.tick().expect("its session is watched again");
+        engine.leave_group(&who, &group, &member).await.expect("it leaves");
+        assert_eq!(broken.reloads(), 0, "a batch was stored");
+    }
+
+    #[tokio::test]
+    async fn groups_look_at_topics_only_when_partitions_or_topics_come_or_go() {
+        let engine = open();
+        let who = Principal::anonymous();
+        let topic = TopicName::new("t").expect("a name");
+        let version = || engine.core.catalog.version();
+        let new = CreateTopic { name: topic.clone(), partitions: 2, config: Default::default() };
+        let before = version();
+        engine.create_topic(&who, new).await.expect("created");
+        let created = version();
+        assert!(created > before);
+        let setting = ("retention.ms".to_owned(), Some(serde_json::json!(1_000)));
+        let settings = AlterTopic { config: [setting].into(), ..AlterTopic::default() };
+        engine.alter_topic(&who, &topic, settings).await.expect("changed");
+        assert_eq!(version(), created, "settings are no business of theirs");
+        let more = AlterTopic { partitions: Some(3), ..AlterTopic::default() };
+        engine.alter_topic(&who, &topic, more).await.expect("changed");
+        assert!(version() > created);
+        let grown = version();
+        engine.delete_topic(&who, &topic).await.expect("deleted");
+        assert!(version() > grown);
     }
 
     #[tokio::test]

@@ -1,48 +1,45 @@
 //! Records that a member cannot process, copied to the dead letters of their topic: `<topic>.dead-letter`.
 //!
 //! A dead letter has the record's key, value and headers, and behind these headers that say where it came from and why:
-//! `error`, `original_topic`, `original_partition`, `original_offset`, `group`, and `attempts` where that is known. Of a
-//! record that was a dead letter before (it has an `original_topic`) the old ones are replaced, so that each is there
-//! once; all others stay, `redrive_count` among them, by which a redrive knows that it goes in circles.
+//! see `levada_model::dead_letter`. Of a record that was a dead letter before, the run of these headers at its end is
+//! replaced, so that each is there once; all others stay, `redrive_count` among them, by which a redrive knows that it goes
+//! in circles.
 //!
 //! Each is stored under an idempotency key of group, topic id, partition and offset: asking again answers the first
 //! places.
+//!
+//! All that is known to be wrong is refused before the first is stored. They are stored portion by portion, so that no
+//! append is large, in the order of the rejection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use levada_coordinator::Holding;
 use levada_extension::Partitioner;
-use levada_log::{BatchBuf, BatchBuilder, NewBatch, RecordRef, SequenceCheck};
+use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck};
 use levada_model::{
-    GroupName, Header, MemberId, Offset, Operation, PartitionIndex, Principal, Record, Resource, Timestamp, TopicId,
-    TopicName,
+    GroupName, MemberId, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName, dead_letter,
 };
 
+use super::rejected::{Letter, RecordPlace};
 use super::terms::{GroupCommitted, GroupError, RejectRecords};
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
-use crate::fetch::{FetchError, Reading};
 use crate::heavy::{Work, compute};
-use crate::partition::NewAppend;
+use crate::partition::{NewAppend, Partition};
 use crate::produce::{check_replicas, keyed_producer, landings};
-use crate::{Acks, AppendFault, CreateTopic, Engine, Isolation, TopicError};
+use crate::{Acks, AppendFault, CreateTopic, Engine, ProduceError, TopicError};
 
-/// Headers that say where a dead letter came from.
-const ORIGIN_HEADERS: [&str; 7] =
-    ["error", "original_topic", "original_partition", "original_offset", "group", "module", "attempts"];
-
-/// A record's place.
-type RecordPlace = (TopicName, PartitionIndex, Offset);
+/// Bytes of letters that are built and stored at once; one letter always is.
+const PORTION_BYTES: usize = 4 << 20;
 
 impl Engine {
     /// Copies records that the member cannot process to `<topic>.dead-letter`, each once however often it is asked for;
     /// answers where they are, in order. The member must hold their partitions. Commits nothing.
     ///
     /// # Errors
-    /// See [`GroupError`]; [`GroupError::Offsets`] names the places where there is no record. When storing fails for
-    /// some, others may be stored; asking again is safe.
+    /// See [`GroupError`]; [`GroupError::Offsets`] names the places where there is no record. When storing fails after
+    /// some were stored it is [`GroupError::InPart`]; asking again is safe.
     pub async fn reject(
         &self,
         who: &Principal,
@@ -82,130 +79,89 @@ impl Engine {
     }
 }
 
-/// A dead letter on its way.
-struct Letter {
-    /// Where its record was.
-    from: RecordPlace,
-    record: Record,
-    /// What makes it the same when it is asked for again.
-    key: Vec<u8>,
-}
-
 impl Core {
-    /// The records, as the dead letters that they will be. Each batch is read and unpacked once.
-    async fn read_rejected(
-        &self,
-        group: &GroupName,
-        reject: &RejectRecords,
-        sources: &BTreeMap<TopicName, TopicId>,
-    ) -> Result<Vec<Letter>, GroupError> {
-        let mut order: Vec<_> = (0..reject.records.len()).collect();
-        order.sort_by_key(|i| &reject.records[*i]);
-        let mut found = BTreeMap::new();
-        let mut rest = &order[..];
-        while let Some(first) = rest.first() {
-            let (topic, partition, from) = &reject.records[*first];
-            let (records, end) = self.read_batch(sources[topic], *partition, *from).await?;
-            let is_in = |i: &&usize| {
-                let (other, index, offset) = &reject.records[**i];
-                other == topic && index == partition && *offset < end
-            };
-            let here;
-            (here, rest) = rest.split_at(rest.iter().take_while(is_in).count().max(1));
-            for i in here {
-                let offset = reject.records[*i].2;
-                let record = records.binary_search_by_key(&offset, |record| record.offset);
-                let record = record.map(|at| records[at].record.clone());
-                found.insert(*i, record.map_err(|_| format!("there is no record at offset {offset}")));
-            }
-        }
-        let (mut letters, mut faults) = (Vec::with_capacity(found.len()), Vec::new());
-        for ((i, record), from) in found.into_iter().zip(&reject.records) {
-            match record {
-                Ok(record) => {
-                    let key = format!("reject {group} {} {} {}", sources[&from.0], from.1, from.2).into_bytes();
-                    letters.push(Letter { from: from.clone(), record: dead_letter(record, group, from, reject), key });
-                }
-                Err(fault) => faults.push((i, fault)),
-            }
-        }
-        if faults.is_empty() { Ok(letters) } else { Err(GroupError::Offsets(faults)) }
-    }
-
-    /// The records of the batch that holds an offset, from there on, and the offset behind them; none if there is none.
-    async fn read_batch(
-        &self,
-        topic: TopicId,
-        index: PartitionIndex,
-        from: Offset,
-    ) -> Result<(Vec<RecordRef>, Offset), GroupError> {
-        let none = (Vec::new(), from);
-        let Some(topic) = self.catalog.topics().by_id(topic).cloned() else { return Ok(none) };
-        let Some(partition) = topic.state().partition(index).cloned() else { return Ok(none) };
-        let reading = Reading { core: self, topic: &topic, partition: &partition, isolation: Isolation::ReadCommitted };
-        match reading.read(from, usize::MAX, 1).await {
-            Ok(mut fetched) => {
-                let end = fetched.next_offset;
-                let bytes = fetched.batches.iter().map(|batch| batch.bytes().len()).sum();
-                // One that cannot be unpacked has no records that could be set aside.
-                let unpack = move || fetched.take_records().filter_map(Result::ok).collect();
-                Ok((compute(Work::Unpack, bytes, unpack).await, end))
-            }
-            Err(FetchError::Closing) => Err(GroupError::Closing),
-            Err(FetchError::Storage(error)) => Err(GroupError::Storage(error)),
-            Err(_) => Ok(none),
-        }
-    }
-
     async fn ensure_dead_letters(self: &Arc<Self>, of: &TopicName, name: TopicName) -> Result<Arc<Topic>, GroupError> {
         let new = CreateTopic { name, partitions: 1, config: BTreeMap::new() };
         self.ensure_topic(new).await.map_err(|error| match error {
             TopicError::Closing => GroupError::Closing,
-            TopicError::OutOfFiles => GroupError::Overloaded,
+            error @ TopicError::OutOfFiles => busy(of, &error),
+            TopicError::Storage(error) => GroupError::Storage(error),
             TopicError::Fenced { reason, possible } => GroupError::Fenced { reason, possible },
             error => GroupError::DeadLetters { topic: of.clone(), reason: error.to_string() },
         })
     }
 
-    /// Stores the letters, one append a partition; answers where each is.
+    /// Stores the letters; answers where each is.
     async fn store_dead_letters(
         &self,
         topics: &BTreeMap<TopicName, Arc<Topic>>,
         letters: Vec<Letter>,
     ) -> Result<Vec<RecordPlace>, GroupError> {
-        let now = self.directory.now();
-        let mut appends: BTreeMap<_, (Vec<usize>, Vec<BatchBuf>)> = BTreeMap::new();
-        let states: BTreeMap<_, _> = topics.iter().map(|(of, topic)| (of, topic.state_full())).collect();
-        for (i, letter) in letters.iter().enumerate() {
-            let (of, topic) = topics.get_key_value(&letter.from.0).expect("there is one for each");
-            let state = &states[of];
-            let (places, batches) = appends.entry((of, place(topic, state, letter))).or_default();
-            places.push(i);
-            batches.push(batch(topic, state, letter, now));
+        check(topics, &letters)?;
+        let (mut places, mut is_begun) = (Vec::with_capacity(letters.len()), false);
+        for portion in portions(letters) {
+            match self.store_portion(topics, portion, &mut is_begun).await {
+                Ok(stored) => places.extend(stored),
+                Err(error) if is_begun => return Err(GroupError::InPart(Box::new(error))),
+                Err(error) => return Err(error),
+            }
         }
-        let mut answers = Vec::with_capacity(appends.len());
-        for ((of, index), (places, batches)) in appends {
-            let failed = |fault: &AppendFault| not_stored(of, fault);
-            check_replicas(&states[of], Acks::All)
-                .map_err(|error| GroupError::DeadLetters { topic: of.clone(), reason: error.to_string() })?;
-            let partition = states[of].partition(index).expect("letters are placed in active partitions");
-            let keyless = places.iter().any(|i| letters[*i].record.key.is_none());
-            let append = NewAppend { batches, check: SequenceCheck::Key, expected_offset: None, keyless };
-            let answer = partition.push(append).map_err(|fault| failed(&fault))?;
-            answers.push((of, index, places, answer));
+        Ok(places)
+    }
+
+    /// Stores some letters, one append a partition, and waits for all; notes whether any of them is new.
+    async fn store_portion(
+        &self,
+        topics: &BTreeMap<TopicName, Arc<Topic>>,
+        letters: Vec<Letter>,
+        is_begun: &mut bool,
+    ) -> Result<Vec<RecordPlace>, GroupError> {
+        let count = letters.len();
+        let bytes = letters.iter().map(|letter| letter.record.size_bytes()).sum();
+        let (topics, now) = (topics.clone(), self.directory.now());
+        let appends = compute(Work::Parse, bytes, move || appends(&topics, &letters, now)).await;
+        let (mut answers, mut fault) = (Vec::with_capacity(appends.len()), None);
+        for LettersAppend { of, topic, partition, places, append } in appends {
+            match partition.push(append) {
+                Ok(answer) => answers.push((of, topic, partition.index(), places, answer)),
+                Err(refused) => {
+                    fault = Some(not_stored(&of, &refused));
+                    break;
+                }
+            }
         }
-        let mut stored = vec![None; letters.len()];
-        for (of, index, places, answer) in answers {
+        let mut stored = vec![None; count];
+        for (of, topic, index, places, answer) in answers {
             let landings = landings(answer).await;
             for (i, place) in places.into_iter().enumerate() {
                 // An owner that panicked answers once for all.
-                let landed = landings.get(i).or(landings.last()).expect("it answers each batch").as_ref();
-                let landed = landed.map_err(|fault| not_stored(of, fault))?;
-                stored[place] = Some((topics[of].name().clone(), index, landed.base_offset));
+                match landings.get(i).or(landings.last()).expect("it answers each batch") {
+                    Ok(landed) => {
+                        *is_begun |= !landed.duplicate;
+                        self.directory.counters().dead_letters.add(u64::from(!landed.duplicate));
+                        stored[place] = Some((topic.clone(), index, landed.base_offset));
+                    }
+                    Err(refused) => drop(fault.get_or_insert_with(|| not_stored(&of, refused))),
+                }
             }
         }
-        Ok(stored.into_iter().map(|place| place.expect("each letter is in one append")).collect())
+        match fault {
+            Some(fault) => Err(fault),
+            None => Ok(stored.into_iter().map(|place| place.expect("each letter is in one append")).collect()),
+        }
     }
+}
+
+/// The letters of one partition.
+struct LettersAppend {
+    /// Whose records they were.
+    of: TopicName,
+    /// Where they go.
+    topic: TopicName,
+    partition: Arc<Partition>,
+    /// Their places among the letters.
+    places: Vec<usize>,
+    append: NewAppend,
 }
 
 fn dead_letters_of(topic: &TopicName) -> Result<TopicName, GroupError> {
@@ -213,31 +169,65 @@ fn dead_letters_of(topic: &TopicName) -> Result<TopicName, GroupError> {
     if topic.is_internal() {
         return Err(cannot("it is the broker's own topic".to_owned()));
     }
-    TopicName::new(&format!("{topic}.dead-letter")).map_err(|error| cannot(error.to_string()))
+    TopicName::new(&format!("{topic}{}", dead_letter::SUFFIX)).map_err(|error| cannot(error.to_string()))
 }
 
-/// The record with its headers of origin.
-fn dead_letter(
-    mut record: Record,
-    group: &GroupName,
-    (topic, partition, offset): &RecordPlace,
-    reject: &RejectRecords,
-) -> Record {
-    if record.headers.iter().any(|header| header.name == "original_topic") {
-        record.headers.retain(|header| !ORIGIN_HEADERS.contains(&header.name.as_str()));
+/// Whether the topics take the letters, as far as that is known before.
+fn check(topics: &BTreeMap<TopicName, Arc<Topic>>, letters: &[Letter]) -> Result<(), GroupError> {
+    for (of, topic) in topics {
+        let state = topic.state_full();
+        check_replicas(&state, Acks::All).map_err(|error| match error {
+            ProduceError::NotEnoughReplicas { in_sync, needed } => {
+                GroupError::NotEnoughReplicas { topic: topic.name().clone(), in_sync, needed }
+            }
+            error => GroupError::DeadLetters { topic: of.clone(), reason: error.to_string() },
+        })?;
+        let is_keyless = |letter: &Letter| letter.from.0 == *of && letter.record.key.is_none();
+        if state.config.cleanup.compact && letters.iter().any(is_keyless) {
+            let reason = format!("{} is compacted and takes no records without a key", topic.name());
+            return Err(GroupError::DeadLetters { topic: of.clone(), reason });
+        }
     }
-    let mut add = |name: &str, value: String| {
-        record.headers.push(Header { name: name.to_owned(), value: Some(Bytes::from(value)) });
-    };
-    add("error", reject.reason.clone());
-    add("original_topic", topic.to_string());
-    add("original_partition", partition.to_string());
-    add("original_offset", offset.to_string());
-    add("group", group.to_string());
-    if let Some(attempts) = reject.attempts {
-        add("attempts", attempts.to_string());
+    Ok(())
+}
+
+/// The letters in order, parted so that each part is bounded.
+fn portions(letters: Vec<Letter>) -> Vec<Vec<Letter>> {
+    let mut portions: Vec<Vec<Letter>> = Vec::new();
+    let mut size_bytes = 0;
+    for letter in letters {
+        size_bytes += letter.record.size_bytes();
+        match portions.last_mut().filter(|_| size_bytes <= PORTION_BYTES) {
+            Some(portion) => portion.push(letter),
+            None => {
+                size_bytes = letter.record.size_bytes();
+                portions.push(vec![letter]);
+            }
+        }
     }
-    record
+    portions
+}
+
+/// The letters by their partitions, built.
+fn appends(topics: &BTreeMap<TopicName, Arc<Topic>>, letters: &[Letter], now: Timestamp) -> Vec<LettersAppend> {
+    let mut appends: BTreeMap<(&TopicName, PartitionIndex), LettersAppend> = BTreeMap::new();
+    let states: BTreeMap<_, _> = topics.iter().map(|(of, topic)| (of, topic.state_full())).collect();
+    for (i, letter) in letters.iter().enumerate() {
+        let of = &letter.from.0;
+        let (topic, state) = (&topics[of], &states[of]);
+        let index = place(topic, state, letter);
+        let append = appends.entry((of, index)).or_insert_with(|| LettersAppend {
+            of: of.clone(),
+            topic: topic.name().clone(),
+            partition: state.partition(index).expect("letters are placed in active partitions").clone(),
+            places: Vec::new(),
+            append: NewAppend { batches: Vec::new(), check: SequenceCheck::Key, expected_offset: None, keyless: false },
+        });
+        append.places.push(i);
+        append.append.batches.push(batch(topic, state, letter, now));
+        append.append.keyless |= letter.record.key.is_none();
+    }
+    appends.into_values().collect()
 }
 
 /// The partition of a letter: by the record's key, else by its own, so that it goes where it went before.
@@ -260,10 +250,18 @@ fn batch(topic: &Topic, state: &TopicState, letter: &Letter, now: Timestamp) -> 
 fn not_stored(of: &TopicName, fault: &AppendFault) -> GroupError {
     match fault {
         AppendFault::Closing => GroupError::Closing,
-        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
-            GroupError::DeadLetters { topic: of.clone(), reason: fault.to_string() }
-        }
+        // What was deleted meanwhile is made anew by the next try, which places letters anew too.
+        AppendFault::Overloaded(_)
+        | AppendFault::OutOfFiles(_)
+        | AppendFault::Keyless(_)
+        | AppendFault::TopicDeleted
+        | AppendFault::Retiring(_) => busy(of, fault),
+        AppendFault::Refused(_) => GroupError::DeadLetters { topic: of.clone(), reason: fault.to_string() },
     }
+}
+
+/// A fault that passes.
+fn busy(of: &TopicName, fault: &impl ToString) -> GroupError {
+    GroupError::DeadLettersBusy { topic: of.clone(), reason: fault.to_string() }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::coordinators::CoordinatorHandle;
 use super::members::{member_error, membership, timed};
 use super::standing::Standing;
-use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched};
+use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPosition};
 use crate::Engine;
 
 /// A waiting fetch says so many times within a session that its member lives.
@@ -40,6 +40,18 @@ impl Engine {
             Polling { engine: self, who, group, member, coordinator: self.core.coordinator_of_member(group, member)? };
         polling.fetch(fetch).await
     }
+
+    /// Offsets between the positions of a member's cursor and the ends that it may read to.
+    #[must_use]
+    pub fn group_lag(&self, cursor: &GroupCursor) -> u64 {
+        let topics = self.core.catalog.topics();
+        let behind = |position: &GroupPosition| {
+            let state = topics.by_id(position.topic).map(|topic| topic.state());
+            let end = state.and_then(|state| state.partition(position.partition).map(|it| it.last_stable_offset()));
+            end.map_or(0, |end| end.0.saturating_sub(position.next.0))
+        };
+        cursor.positions.iter().map(behind).sum()
+    }
 }
 
 /// A fetch that is under way.
@@ -64,7 +76,9 @@ impl Polling<'_> {
         standing.follow(&view).await?;
         loop {
             let parts = standing.read(max_records.max(1), max_bytes.max(1)).await?;
-            let mut is_over = !parts.is_empty() || told.is_changed(&view);
+            // Also where news without records come all the time it ends.
+            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let mut is_over = is_late || !parts.is_empty() || told.is_changed(&view);
             if !is_over {
                 let _waiters = standing.register(&woken);
                 if !standing.has_news() && !watch.has_news() {
@@ -135,7 +149,7 @@ fn holdings(view: &MemberView) -> BTreeSet<(TopicPartition, AssignmentEpoch)> {
 }
 
 fn sign_interval(view: &MemberView) -> Duration {
-    Duration::from_millis((view.session_timeout_ms / SIGNS_A_SESSION).max(1))
+    Duration::from_millis((view.sign_within_ms / SIGNS_A_SESSION).max(1))
 }
 
 /// Waits to be woken, or for the next sign of life; false when the whole wait is over.

@@ -12,6 +12,7 @@ mod members;
 mod offsets_topic;
 mod operators;
 mod progress;
+mod rejected;
 mod slot;
 mod standalone;
 mod standing;
@@ -24,6 +25,6 @@ pub(crate) use offsets_topic::bring_up_to_date;
 pub use terms::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
-    OffsetCommit, OffsetReset, RejectRecords, ResetCause, UnknownAssignor,
+    OffsetCommit, OffsetReset, RejectRecords, ResetCause,
 };
 pub(crate) use ticker::start as start_ticker;

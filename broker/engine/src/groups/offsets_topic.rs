@@ -52,6 +52,7 @@ impl Core {
         self.ensure_topic(new).await.map_err(|error| match error {
             TopicError::Closing => GroupError::Closing,
             TopicError::OutOfFiles => GroupError::Overloaded,
+            TopicError::Storage(error) => GroupError::Storage(error),
             // A topic without a record says nothing of any group.
             TopicError::Fenced { reason, .. } => GroupError::Fenced { reason, possible: false },
             other => unreachable!("the broker's own topic is valid and never deleted: {other}"),

@@ -42,18 +42,19 @@ impl Progress {
         Self(watch::Sender::new(Marks { durable, failed: None, ended: false }))
     }
 
-    /// Notes the answers to all batches, in order. At the first that is not stored it calls `failed`, and only then says
-    /// so to those who wait.
-    pub(super) async fn follow(self: Arc<Self>, mut batches: mpsc::UnboundedReceiver<Landing>, failed: impl Fn()) {
+    /// Notes the answers to all batches, in order. Tells `stored` of each whether it was, up to the first that was not, and
+    /// only then those who wait.
+    pub(super) async fn follow(self: Arc<Self>, mut batches: mpsc::UnboundedReceiver<Landing>, stored: impl Fn(bool)) {
         let _guard = EndGuard(&self);
         while let Some(Landing { answer, end }) = batches.recv().await {
             match landing(answer).await {
                 Ok(landed) => {
                     debug_assert!(landed.base_offset < end, "it was stored where it was expected");
+                    stored(true);
                     self.0.send_modify(|marks| marks.durable = end);
                 }
                 Err(fault) if self.0.borrow().failed.is_none() => {
-                    failed();
+                    stored(false);
                     self.0.send_modify(|marks| marks.failed = Some(fault));
                 }
                 Err(_) => (),

@@ -6,15 +6,18 @@
 //! stored, none behind it is. Then, and when a step panics, the coordinator is forgotten and loaded anew. Nobody is
 //! answered before everything is durable that the machine had taken in when it answered.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, Now, Step, TopicsView};
+use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, GroupSummary, Now, Step, TopicsView};
 use levada_extension::{Assignment, AssignorFault};
 use levada_log::{AppendError, BatchBuilder, NewBatch, SequenceCheck};
 use levada_model::{GroupName, Offset, Record, Tick, Timestamp};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::assignors;
 use super::coordinators::Groups;
@@ -26,10 +29,19 @@ use crate::AppendFault;
 use crate::catalog::Catalog;
 use crate::partition::{NewAppend, Partition};
 
+/// Pause before the second load in a row; it doubles with each further one.
+const PAUSE_MS_MIN: u64 = 50;
+/// Longest pause before a load.
+const PAUSE_MS_MAX: u64 = 5_000;
+/// After so many doublings the pause is the longest anyway.
+const PAUSE_DOUBLINGS_MAX: u32 = 7;
+
 /// The place of one coordinator.
 #[derive(Default)]
 pub(super) struct Slot {
     state: Mutex<State>,
+    /// How often it had to be loaded anew since a batch was stored.
+    reloads: AtomicU32,
     /// Fetches that wait for news of their member.
     watches: Arc<Watches>,
 }
@@ -72,14 +84,22 @@ impl Slot {
     }
 
     /// Sees to it that the coordinator is being loaded; none if it is there. The reading goes on though nobody waits.
+    ///
+    /// What makes it lose its place may last, and a load reads much: again and again it is loaded only after a pause,
+    /// which all who ask meanwhile wait for.
     pub(super) fn begin_load(self: &Arc<Self>, groups: &Arc<Groups>, partition: &Arc<Partition>) -> Option<Loading> {
         let mut state = self.state.lock();
-        let before = match &mut *state {
+        let (before, is_again) = match &mut *state {
             State::Loaded(_) => return None,
             State::Loading(loading) if !loading.has_failed() => return Some(loading.clone()),
-            State::Loading(_) => None,
-            State::Unloaded { before } => before.take(),
+            State::Loading(_) => (None, true),
+            State::Unloaded { before } => {
+                let before = before.take();
+                let is_again = before.is_some();
+                (before, is_again)
+            }
         };
+        let pause = if is_again { pause(self.reloads.fetch_add(1, Ordering::Relaxed)) } else { Duration::ZERO };
         let (outcome, loading) = loading::begin();
         *state = State::Loading(loading.clone());
         let read = Reader {
@@ -88,8 +108,14 @@ impl Slot {
             partition: partition.clone(),
             machine: Coordinator::new(groups.options.clone()),
         };
-        Handle::current().spawn(async move { outcome.send(read.run(before).await) });
+        Handle::current().spawn(async move { outcome.send(read.run(before, pause).await) });
         Some(loading)
+    }
+
+    /// How often it had to be loaded anew since a batch was stored.
+    #[cfg(test)]
+    pub(super) fn reloads(&self) -> u32 {
+        self.reloads.load(Ordering::Relaxed)
     }
 
     /// Puts a machine in that has read its log up to `end`, and lets it begin.
@@ -106,7 +132,10 @@ impl Slot {
         let (slot, weak) = (Arc::downgrade(self), Arc::downgrade(groups));
         let follow = progress.clone().follow(landed, {
             let (slot, progress) = (slot.clone(), progress.clone());
-            move || slot.upgrade().into_iter().for_each(|slot| slot.unload(&progress))
+            move |stored| {
+                let Some(slot) = slot.upgrade() else { return };
+                if stored { slot.reloads.store(0, Ordering::Relaxed) } else { slot.unload(&progress) }
+            }
         });
         runtime.spawn(async move {
             follow.await;
@@ -176,6 +205,14 @@ impl Slot {
         }
     }
 
+    /// The groups that are known, if the coordinator is loaded.
+    pub(super) fn summaries(&self) -> Vec<GroupSummary> {
+        match &*self.state.lock() {
+            State::Loaded(loaded) => loaded.machine.groups(),
+            State::Unloaded { .. } | State::Loading(_) => Vec::new(),
+        }
+    }
+
     /// What is due, and when something is due next.
     pub(super) fn tick(self: &Arc<Self>, groups: &Arc<Groups>) -> Option<Tick> {
         /// Until there is room again.
@@ -217,7 +254,8 @@ impl Slot {
         let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
         let due_before = loaded.machine.next_due();
         let now = groups.now();
-        let Step { answer, records, changed, assign } = step(&mut loaded.machine, now, &groups.catalog);
+        // Replies go to classic members, for whom there is no face yet.
+        let Step { answer, records, changed, assign, replies: _ } = step(&mut loaded.machine, now, &groups.catalog);
         if let Err(fault) = loaded.push(records, now.wall) {
             self.watches.wake_all();
             return Some(Err(Arc::new(fault)));
@@ -225,6 +263,7 @@ impl Slot {
         for (_, member) in &changed {
             self.watches.wake(member);
         }
+        groups.counters().group_rebalances.add(assign.len() as u64);
         for task in assign {
             self.assign(groups, &loaded, task);
         }
@@ -292,9 +331,12 @@ struct Reader {
 }
 
 impl Reader {
-    async fn run(mut self, before: Option<Arc<Progress>>) -> Result<(), LoadFault> {
+    async fn run(mut self, before: Option<Arc<Progress>>, pause: Duration) -> Result<(), LoadFault> {
         if let Some(before) = before {
             before.until_ended().await;
+        }
+        if !pause.is_zero() {
+            sleep(pause).await;
         }
         let end = loading::replay(&self.partition, &mut self.machine).await?;
         let groups = self.groups.upgrade().ok_or(LoadFault::Closing)?;
@@ -330,6 +372,13 @@ impl Loaded {
     }
 }
 
+/// The pause before a load that comes after so many others in a row.
+fn pause(reloads: u32) -> Duration {
+    let doublings = reloads.min(PAUSE_DOUBLINGS_MAX + 1);
+    let millis = doublings.checked_sub(1).map_or(0, |doublings| (PAUSE_MS_MIN << doublings).min(PAUSE_MS_MAX));
+    Duration::from_millis(millis)
+}
+
 /// The refusal of a request whose records, or those before them, were not stored.
 pub(super) fn refused(fault: &AppendFault) -> GroupError {
     match fault {
@@ -338,8 +387,24 @@ pub(super) fn refused(fault: &AppendFault) -> GroupError {
         AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
         // A batch before it was not stored.
         AppendFault::Refused(AppendError::OffsetMismatch { .. }) => GroupError::Loading,
+        // It is larger than a log takes.
+        AppendFault::Refused(AppendError::TooLarge { .. }) => {
+            tracing::error!(%fault, "a change of consumer groups cannot be stored");
+            GroupError::Overloaded
+        }
         AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
             unreachable!("it has keys and no sequence, and its topic's partitions are never changed: {fault}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_in_a_row_come_after_pauses_that_double() {
+        let millis: Vec<_> = (0..4).chain([7, 8, 9, u32::MAX]).map(|reloads| pause(reloads).as_millis()).collect();
+        assert_eq!(millis, [0, 50, 100, 200, 3_200, 5_000, 5_000, 5_000]);
     }
 }

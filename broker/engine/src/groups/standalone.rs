@@ -57,9 +57,9 @@ impl Engine {
         }
         let answer =
             commits.iter().map(|c| stands(c.topic.name().clone(), &c.partition, c.offset, now)).collect::<Vec<_>>();
-        if dry_run {
+        if dry_run || commits.is_empty() {
             self.core.refuse_active(group).await?;
-        } else if !commits.is_empty() {
+        } else {
             self.core.commit_standalone(group, commits, now).await?;
         }
         Ok(answer)

@@ -43,7 +43,7 @@ impl Standing {
     pub(super) fn new(core: Arc<Core>, cursor: Option<GroupCursor>) -> Self {
         let positions = cursor.into_iter().flat_map(|cursor| cursor.positions);
         let cursor = positions.map(|p| ((p.topic, p.partition), (p.epoch, p.next))).collect();
-        let set = PartitionSet::new(core.clone(), Isolation::ReadCommitted);
+        let set = PartitionSet::new(core.clone(), Isolation::ReadCommitted).cutting_batches();
         Self { core, set, held: BTreeMap::new(), cursor, resets: Vec::new() }
     }
 
@@ -81,9 +81,9 @@ impl Standing {
             self.set.set_turn(turn(&self.set));
             match self.set.read_round(max_records, max_bytes).await {
                 Ok(parts) => {
-                    let part = |(place, fetched)| {
-                        let Held { topic, epoch } = &self.held[&place];
-                        GroupPart { topic: topic.clone(), fetched, epoch: *epoch }
+                    let part = |(place, fetched): (Place, _)| {
+                        let topic = self.held[&place].topic.clone();
+                        GroupPart { topic, topic_id: place.0, fetched }
                     };
                     return Ok(parts.into_iter().map(part).collect());
                 }
@@ -118,14 +118,21 @@ impl Standing {
         let Some(topic) = self.core.catalog.topics().by_id(place.0).cloned() else { return Ok(()) };
         let Some(partition) = topic.state().partition(place.1).cloned() else { return Ok(()) };
         let delivered = self.cursor.get(&place).filter(|(epoch, _)| *epoch == holding.epoch).map(|(_, next)| *next);
-        let next = match delivered.or(holding.committed) {
-            Some(next) if next <= partition.high_watermark() => next,
-            stored => {
+        let end = partition.high_watermark();
+        let stored = [delivered, holding.committed];
+        // A page-cache topic that lost its tail may end before what was delivered, and not before what was committed.
+        let next = match stored.into_iter().flatten().find(|next| *next <= end) {
+            Some(next) => {
+                if delivered.is_some_and(|delivered| delivered != next) {
+                    self.note_reset(holding, next, ResetCause::BeyondEnd);
+                }
+                next
+            }
+            None => {
                 let to = self.start(&topic, &partition, start).await?;
-                let beyond = stored.map(|_| ResetCause::BeyondEnd);
+                let beyond = stored.into_iter().flatten().next().map(|_| ResetCause::BeyondEnd);
                 if let Some(cause) = beyond.or(holding.expired.then_some(ResetCause::Expired)) {
-                    let (topic, partition) = (holding.topic.clone(), place.1);
-                    self.resets.push(OffsetReset { topic, partition, to, cause });
+                    self.note_reset(holding, to, cause);
                 }
                 to
             }
@@ -133,6 +140,11 @@ impl Standing {
         self.set.add_topic(&topic);
         self.set.put(place, next);
         Ok(())
+    }
+
+    fn note_reset(&mut self, holding: &Holding, to: Offset, cause: ResetCause) {
+        let (topic, partition) = (holding.topic.clone(), holding.partition.partition);
+        self.resets.push(OffsetReset { topic, partition, to, cause });
     }
 
     async fn start(&self, topic: &Topic, partition: &Arc<Partition>, start: Start) -> Result<Offset, GroupError> {

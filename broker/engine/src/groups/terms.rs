@@ -1,7 +1,5 @@
 //! What the calls on consumer groups take and give, and why they are refused.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,9 +98,6 @@ pub enum AssignorName {
 }
 
 impl AssignorName {
-    /// All there are.
-    pub const ALL: [Self; 4] = [Self::Range, Self::RoundRobin, Self::Sticky, Self::CooperativeSticky];
-
     /// The name as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -112,25 +107,6 @@ impl AssignorName {
             Self::Sticky => "sticky",
             Self::CooperativeSticky => "cooperative-sticky",
         }
-    }
-}
-
-impl fmt::Display for AssignorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A text that names no assignor.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("an assignor is one of range, round-robin, sticky and cooperative-sticky")]
-pub struct UnknownAssignor;
-
-impl FromStr for AssignorName {
-    type Err = UnknownAssignor;
-
-    fn from_str(name: &str) -> Result<Self, UnknownAssignor> {
-        Self::ALL.into_iter().find(|assignor| assignor.as_str() == name).ok_or(UnknownAssignor)
     }
 }
 
@@ -151,7 +127,7 @@ pub struct JoinGroup {
     pub start: Start,
     /// Its fixed identity over restarts (KIP-345).
     pub instance_id: Option<InstanceId>,
-    /// Who it says that it is (its user agent).
+    /// Who it says that it is (its user agent); the first `CLIENT_BYTES_MAX` bytes are kept.
     pub client: String,
 }
 
@@ -203,10 +179,10 @@ pub struct GroupFetched {
 pub struct GroupPart {
     /// The topic.
     pub topic: TopicName,
+    /// Its id, as cursors name it.
+    pub topic_id: TopicId,
     /// The records.
     pub fetched: Fetched,
-    /// The holding in which they are delivered.
-    pub epoch: AssignmentEpoch,
 }
 
 /// A position that did not go on where it stood.
@@ -349,6 +325,12 @@ pub enum GroupError {
         /// The cap.
         limit: usize,
     },
+    /// Its members subscribe to as much as a group may already.
+    #[error("the subscriptions of the group's members would take more than {limit_bytes} bytes; name fewer topics")]
+    SubscriptionsFull {
+        /// The cap.
+        limit_bytes: usize,
+    },
     /// Members of Kafka's classic protocol are in the group.
     #[error("the group has members of another protocol")]
     InconsistentProtocol,
@@ -360,6 +342,33 @@ pub enum GroupError {
         /// Why not.
         reason: String,
     },
+    /// The topic of the dead letters takes none for the moment; try again.
+    #[error("the dead letters of {topic} are not taken now: {reason}")]
+    DeadLettersBusy {
+        /// Whose records they would be.
+        topic: TopicName,
+        /// Why not.
+        reason: String,
+    },
+    /// Fewer replicas are in sync than the topic of the dead letters asks for.
+    #[error("{topic} has {in_sync} replicas in sync and needs {needed}")]
+    NotEnoughReplicas {
+        /// The topic of the dead letters.
+        topic: TopicName,
+        /// Replicas in sync.
+        in_sync: u32,
+        /// Replicas needed.
+        needed: u32,
+    },
+    /// The records of a rejection are too large together; one alone never is.
+    #[error("the dead letters of one rejection take at most {limit_bytes} bytes; reject fewer records at once")]
+    RejectTooLarge {
+        /// The cap.
+        limit_bytes: usize,
+    },
+    /// Some of the records of a rejection became dead letters, and then this happened. Asking again is safe.
+    #[error("some of the records are stored as dead letters; then: {0}")]
+    InPart(Box<GroupError>),
     /// The group's coordinator lost its place and starts anew; what was asked for may have been done. Try again.
     #[error("the group's coordinator is loading")]
     Loading,

@@ -83,7 +83,13 @@ impl Engine {
         self.core.authorize(who, Operation::Alter, Resource::Topic(name))?;
         refuse_internal(name)?;
         let (core, name) = (self.core.clone(), name.clone());
-        let topic = blocking(move || core.alter_topic(&name, change)).await?;
+        let turn = core.switch_turn(&name, &change).await;
+        let alter = move || {
+            // Also where nobody waits for the change any more.
+            let _turn = turn;
+            core.alter_topic(&name, change)
+        };
+        let topic = blocking(alter).await?;
         Ok(describe(&topic))
     }
 
@@ -183,14 +189,14 @@ impl Core {
     fn apply_image(&self, topic: &Topic, image: Arc<TopicImage>, config: TopicConfig) -> Result<(), TopicError> {
         start::make_dirs(&self.directory, &image).map_err(|error| self.fenced(&error, true))?;
         let old = topic.state_full();
-        let running = |index: u32| old.partition(PartitionIndex(index)).cloned();
-        let missing = start::specs(&image, &config, false).filter(|spec| running(spec.index.0).is_none()).collect();
+        let there = |index: u32| old.partition(PartitionIndex(index)).cloned();
+        let missing = start::specs(&image, &config, false).filter(|spec| there(spec.index.0).is_none()).collect();
         let opened: Result<Vec<_>, _> =
             start::in_parallel(missing, |spec| Partition::open(&self.directory, &spec)).into_iter().collect();
         let mut opened = opened.map_err(|error| self.fenced(&error, true))?.into_iter();
         let mut partitions = Vec::with_capacity(image.partitions.len());
         for (slot, index) in image.partitions.iter().zip(0..) {
-            let partition = match (slot.stage, running(index)) {
+            let partition = match (slot.stage, there(index)) {
                 (Stage::Dropped, _) => None,
                 (_, None) => opened.next(),
                 (stage, Some(partition)) => {
@@ -202,8 +208,14 @@ impl Core {
             };
             partitions.push(partition);
         }
-        topic.set_state(TopicState::new(image, config, partitions));
-        self.catalog.note_change();
+        let running = |state: &TopicState| state.partitions().map(|partition| partition.index()).collect::<Vec<_>>();
+        let state = TopicState::new(image, config, partitions);
+        let is_other = running(&state) != running(&old);
+        topic.set_state(state);
+        // Settings alone are no business of groups.
+        if is_other {
+            self.catalog.note_change();
+        }
         Ok(())
     }
 

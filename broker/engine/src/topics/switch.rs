@@ -3,13 +3,15 @@
 //!
 //! The most is looked through before anything is held up. Then the partitions take no records without a key any more
 //! (those that come are told to try again), what was stored meanwhile is looked through, and the change is made or
-//! refused. Records with keys are taken all the while.
+//! refused. Records with keys are taken all the while. A topic is looked through by one change at a time; others wait for
+//! their turn without holding a thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use levada_log::ReadError;
 use levada_model::{Offset, PartitionIndex, TopicConfig, TopicId, TopicName};
+use tokio::sync::OwnedMutexGuard;
 
 use super::{AlterTopic, TopicError, changed};
 use crate::catalog::Topic;
@@ -50,16 +52,24 @@ impl Drop for Switch {
 }
 
 impl Core {
+    /// Waits for the turn to look through the topic, if the change asks for that. The turn lasts as long as this is kept.
+    pub(super) async fn switch_turn(&self, name: &TopicName, change: &AlterTopic) -> Option<OwnedMutexGuard<()>> {
+        let topic = self.catalog.get(name)?;
+        if !to_be_looked_through(&topic, change).unwrap_or(false) {
+            return None;
+        }
+        Some(topic.switching().clone().lock_owned().await)
+    }
+
     /// Looks through the topic for records without a key, if the change would have it compacted and it is not. Nothing
     /// waits for this. Blocks for as long as it takes to read the topic.
     pub(super) fn look_for_keys(&self, name: &TopicName, change: &AlterTopic) -> Result<LookedThrough, TopicError> {
         let mut looked_through = LookedThrough::default();
         let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
-        let state = topic.state_full();
-        let is_current = change.if_version.is_none_or(|version| version == state.image.version);
-        if !is_current || state.config.cleanup.compact || !changed(&state, change)?.cleanup.compact {
+        if !to_be_looked_through(&topic, change)? {
             return Ok(looked_through);
         }
+        let state = topic.state_full();
         looked_through.topic = Some(topic.id());
         for _ in 0..ROUNDS_MAX {
             let mut left = 0;
@@ -128,4 +138,11 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Whether the change would have the topic compacted, and it is not; false where it is to another version than this.
+fn to_be_looked_through(topic: &Topic, change: &AlterTopic) -> Result<bool, TopicError> {
+    let state = topic.state();
+    let is_current = change.if_version.is_none_or(|version| version == state.image.version);
+    Ok(is_current && !state.config.cleanup.compact && changed(&state, change)?.cleanup.compact)
 }

@@ -106,7 +106,8 @@ pub enum SequenceCheck {
     /// Kafka's rule: contiguous per producer and epoch, the last five batches are recognised as duplicates.
     Producer,
     /// An `Idempotency-Key`: the id is derived from the key, epoch and sequence are the body's digest. The first
-    /// append with the id wins; the same digest again is a duplicate, another one [`AppendError::KeyReused`].
+    /// append with the id wins; the same digest again is a duplicate, another one
+    /// [`AppendError::KeyReused`](crate::AppendError::KeyReused).
     Key,
     /// A coordinator's marker, the one kind of control batch that is taken, and taken by this check alone. Its epoch must
     /// be higher than the producer's, and is the producer's from then on (KIP-890, KIP-1228). The same end by the same
@@ -128,7 +129,8 @@ pub struct Append {
 /// What became of a staged batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It has its place and will be written by the next [`PartitionLog::write`]; the stamped batch is for the tail cache.
+    /// It has its place and will be written by the next [`PartitionLog::write`](crate::PartitionLog::write); the
+    /// stamped batch is for the tail cache.
     Stored(Batch),
     /// It was stored before.
     Duplicate {

@@ -152,8 +152,9 @@ impl PartitionLog {
     ///
     /// # Panics
     /// When a [`SequenceCheck::Key`] comes without a derived id, a derived id in a transaction, a control batch that is not a
-    /// marker or comes under another check than [`SequenceCheck::Marker`], or a batch that [`BatchBuf::check_records`]
-    /// refuses by its head: without a record for each offset, or with a delete horizon.
+    /// marker or comes under another check than [`SequenceCheck::Marker`], or a batch that
+    /// [`BatchBuf::check_records`](crate::BatchBuf::check_records) refuses by its head: without a record for each offset,
+    /// or with a delete horizon.
     pub fn stage(
         &mut self,
         append: Append,

@@ -1,6 +1,6 @@
 //! The engine's errors of groups as problems.
 
-use levada_api::{ErrorCode, Problem};
+use levada_api::{Effect, ErrorCode, Problem};
 use levada_engine::GroupError;
 use levada_model::GroupName;
 
@@ -41,9 +41,17 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
         }
         GroupError::OtherGroup => Problem::new(ErrorCode::CursorGone, detail),
         GroupError::Active(_) => Problem::new(ErrorCode::GroupNotEmpty, detail),
-        GroupError::GroupFull { .. } => Problem::new(ErrorCode::GroupFull, detail),
+        GroupError::GroupFull { .. } | GroupError::SubscriptionsFull { .. } => {
+            Problem::new(ErrorCode::GroupFull, detail)
+        }
         GroupError::InconsistentProtocol => Problem::new(ErrorCode::InconsistentProtocol, detail),
         GroupError::DeadLetters { .. } => Problem::new(ErrorCode::NoDeadLetters, detail),
+        GroupError::DeadLettersBusy { .. } => Problem::new(ErrorCode::Overloaded, detail),
+        GroupError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
+        GroupError::RejectTooLarge { .. } => {
+            Problem::new(ErrorCode::InvalidField, detail.clone()).at("/records", detail)
+        }
+        GroupError::InPart(error) => Problem { detail, ..problem(*error, pointer) }.effect(Effect::Partial),
         GroupError::Loading => Problem::new(ErrorCode::CoordinatorLoading, detail).effect(effect(true)),
         GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),

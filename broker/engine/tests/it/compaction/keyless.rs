@@ -177,3 +177,34 @@ async fn the_switch_waits_for_an_append_that_is_under_way() {
     let refused = altering.await.expect("no panic").expect_err("it came first");
     assert!(matches!(refused, TopicError::Keyless { offset: Offset(1), .. }), "{refused}");
 }
+
+#[tokio::test]
+async fn a_topic_is_looked_through_once_however_many_ask_for_the_switch() {
+    use crate::gate::Gate;
+    let (bench, disk) = Bench::sim();
+    let gate = Gate::before(disk);
+    let engine = bench.with(gate.clone()).open();
+    for topic in ["one", "many"] {
+        create(&engine, topic, 1, &[]).await;
+        for _ in 0..50 {
+            produce(&engine, topic, vec![record("k", "v")]).await;
+        }
+    }
+    gate.take_log_reads();
+    switch(&engine, "one", "compact").await.expect("all have keys");
+    let reads = gate.take_log_reads();
+    gate.shut_for_reads();
+    let mut switches = JoinSet::new();
+    for _ in 0..5 {
+        let engine = engine.clone();
+        switches.spawn(async move { switch(&engine, "many", "compact").await.map(|_| ()) });
+    }
+    gate.until_waiting(1).await;
+    // A change that asks for nothing of the kind has no turn to wait for.
+    let config = BTreeMap::from([("retention.ms".to_owned(), Some(json!(1_000_000)))]);
+    let change = AlterTopic { config, ..AlterTopic::default() };
+    engine.alter_topic(&me(), &name("many"), change).await.expect("altered meanwhile");
+    gate.open();
+    assert!(switches.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(gate.take_log_reads(), reads, "the others found it done");
+}

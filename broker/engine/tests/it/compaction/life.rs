@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_engine::{Engine, Once, ProduceRequest, TopicError};
+use levada_engine::{AlterTopic, Engine, Once, ProduceRecord, ProduceRequest, TopicError};
 use levada_model::{ProducerEpoch, Sequence};
 use serde_json::json;
 
@@ -10,15 +10,16 @@ use super::{compact, compacted_topic, store, try_compact};
 use crate::gate::Gate;
 use crate::support::{Bench, LONG, all, create, me, name, offsets, p, produce, record, request, until};
 
-/// An engine whose cleaner stands in the middle of a pass, before its copy is synced.
-async fn in_a_pass() -> (Gate, levada_log::SimStorage, Engine) {
+/// An engine whose cleaner stands in the middle of a pass over partition 0, before its copy is synced.
+async fn in_a_pass(partitions: u32) -> (Gate, levada_log::SimStorage, Engine) {
     let (bench, disk) = Bench::sim();
     let gate = Gate::before(disk.clone());
     let engine = bench.with(gate.clone()).open();
-    compacted_topic(&engine, "t", 1, &[("segment.bytes", json!(1_024)), ("min.cleanable.dirty.ratio", json!(1))]).await;
+    let config = [("segment.bytes", json!(1_024)), ("min.cleanable.dirty.ratio", json!(1))];
+    compacted_topic(&engine, "t", partitions, &config).await;
     let value = "v".repeat(300);
     for _ in 0..12 {
-        store(&engine, "t", &[("k", &value)]).await;
+        produce(&engine, "t", vec![ProduceRecord { partition: Some(p(0)), ..record("k", &value) }]).await;
     }
     gate.shut_for_copies();
     let asked = try_compact(&engine, "t", Duration::ZERO).await.expect("it is asked for");
@@ -29,7 +30,7 @@ async fn in_a_pass() -> (Gate, levada_log::SimStorage, Engine) {
 
 #[tokio::test]
 async fn who_asks_does_not_have_to_wait_and_several_share_a_pass() {
-    let (gate, _, engine) = in_a_pass().await;
+    let (gate, _, engine) = in_a_pass(1).await;
     let before = engine.stats().compaction_passes;
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..5 {
@@ -53,7 +54,7 @@ async fn who_asks_does_not_have_to_wait_and_several_share_a_pass() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_and_reads_do_not_wait_for_a_pass() {
-    let (gate, _, engine) = in_a_pass().await;
+    let (gate, _, engine) = in_a_pass(1).await;
     assert_eq!(all(&engine, "t", 0, 0).await.len(), 12);
     store(&engine, "t", &[("k", "v")]).await;
     create(&engine, "cached", 1, &[("durability", json!("page-cache"))]).await;
@@ -64,9 +65,53 @@ async fn appends_and_reads_do_not_wait_for_a_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_have_their_turn_between_the_segments_that_a_pass_puts_in_place() {
+    const SEGMENTS: usize = 16;
+    for durability in ["fsync", "page-cache"] {
+        let (bench, disk) = Bench::sim();
+        let gate = Gate::before(disk.clone());
+        let engine = bench.with(gate.clone()).open();
+        let config = [
+            ("segment.bytes", json!(1_024)),
+            ("min.cleanable.dirty.ratio", json!(1)),
+            ("durability", json!(durability)),
+        ];
+        compacted_topic(&engine, "t", 1, &config).await;
+        // Each segment keeps one of its records, which alone fills the one that comes of it.
+        let (long, short) = ("v".repeat(700), "v".repeat(200));
+        for segment in 0..SEGMENTS {
+            store(&engine, "t", &[(&format!("k{segment}"), &long), ("k", &short)]).await;
+        }
+        gate.shut_for_swaps();
+        let asked = try_compact(&engine, "t", Duration::ZERO).await.expect("it is asked for");
+        assert!(!asked.is_done);
+        gate.until_waiting(1).await;
+        let mut appending = {
+            let engine = engine.clone();
+            tokio::spawn(async move { store(&engine, "t", &[("new", "in between")]).await })
+        };
+        // It has the first turn for which it is in time.
+        let mut turns = 0;
+        while tokio::time::timeout(Duration::from_millis(20), &mut appending).await.is_err() {
+            turns += 1;
+            assert!(turns < SEGMENTS, "it does not wait for the whole pass");
+            gate.let_one_swap_go().await;
+        }
+        gate.until_waiting(1).await;
+        assert_eq!(engine.stats().compaction_passes, 0, "segments are still to be put in place");
+        gate.open();
+        compact(&engine, "t").await;
+        let kept: Vec<_> = all(&engine, "t", 0, 0).await.into_iter().map(|(at, _)| at).collect();
+        assert_eq!(kept, (0..32).step_by(2).chain([31, 32]).collect::<Vec<_>>(), "{durability}");
+        engine.close().await.expect("closed");
+        assert_eq!(all(&bench.with(disk.clone()).open(), "t", 0, 0).await.len(), kept.len(), "also after a restart");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_deleted_and_an_engine_that_closes_end_the_pass_and_leave_nothing_of_it() {
     for closes in [false, true] {
-        let (gate, disk, engine) = in_a_pass().await;
+        let (gate, disk, engine) = in_a_pass(1).await;
         let asked = {
             let engine = engine.clone();
             tokio::spawn(async move { try_compact(&engine, "t", LONG).await })
@@ -104,8 +149,25 @@ async fn a_topic_that_is_deleted_and_an_engine_that_closes_end_the_pass_and_leav
 }
 
 #[tokio::test]
+async fn a_partition_that_is_dropped_meanwhile_is_left_out_and_the_others_are_told() {
+    let (gate, _, engine) = in_a_pass(2).await;
+    let asked = {
+        let engine = engine.clone();
+        tokio::spawn(async move { try_compact(&engine, "t", LONG).await })
+    };
+    tokio::task::yield_now().await;
+    // It is empty.
+    let change = AlterTopic { partitions: Some(1), ..AlterTopic::default() };
+    engine.alter_topic(&me(), &name("t"), change).await.expect("altered");
+    gate.open();
+    let compacted = asked.await.expect("no panic").expect("it is compacted");
+    assert!(compacted.is_done);
+    assert_eq!(compacted.partitions.iter().map(|done| done.partition).collect::<Vec<_>>(), [p(0)]);
+}
+
+#[tokio::test]
 async fn an_engine_that_is_given_up_puts_nothing_in_place_any_more() {
-    let (gate, disk, engine) = in_a_pass().await;
+    let (gate, disk, engine) = in_a_pass(1).await;
     let segments = || {
         let paths = disk.paths().into_iter().filter(|path| path.ends_with(".log"));
         paths.map(|path| (path.clone(), disk.contents(&path))).collect::<Vec<_>>()

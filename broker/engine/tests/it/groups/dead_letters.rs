@@ -6,7 +6,7 @@ use levada_model::{GroupName, Header, MemberId, Offset, Record, TopicName};
 use serde_json::json;
 
 use super::{Member, filled, group, open, refused};
-use crate::support::{Bench, LONG, all, create, fetch, me, name, p, produce, record, set};
+use crate::support::{Bench, all, create, fetch, me, name, p, produce, record, set};
 
 fn rejecting(records: &[(&str, u32, u64)], reason: &str, attempts: Option<u32>) -> RejectRecords {
     let records = records.iter().map(|(topic, partition, offset)| (name(topic), p(*partition), Offset(*offset)));
@@ -49,7 +49,8 @@ async fn a_rejected_record_goes_to_the_dead_letters_as_it_was_with_its_origin() 
     create(&engine, "t", 1, &[]).await;
     produce(&engine, "t", vec![with_headers("k", "bad", &[("trace", "1"), ("error", "mine")]), record("", "x")]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
+    bench.clock.advance(1_000);
     let places = reject(&member, rejecting(&[("t", 0, 1), ("t", 0, 0)], "no number", Some(3))).await.expect("rejected");
     assert_eq!(places, [("t.dead-letter".to_owned(), 0, 0), ("t.dead-letter".to_owned(), 0, 1)]);
     let letter = record_at(&engine, "t.dead-letter", 1).await;
@@ -61,6 +62,7 @@ async fn a_rejected_record_goes_to_the_dead_letters_as_it_was_with_its_origin() 
         ("original_topic", "t"),
         ("original_partition", "0"),
         ("original_offset", "0"),
+        ("original_timestamp", "1700000000000"),
         ("group", "g"),
         ("attempts", "3"),
     ];
@@ -76,12 +78,12 @@ async fn a_rejection_that_is_tried_again_stores_nothing_twice_also_after_a_resta
     let engine = open(&bench);
     filled(&engine, "t", 1, 3).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let first = reject(&member, rejecting(&[("t", 0, 1)], "one", None)).await.expect("rejected");
     let more = reject(&member, rejecting(&[("t", 0, 2), ("t", 0, 1)], "another", Some(2))).await.expect("rejected");
     assert_eq!((first[0].2, more[0].2, more[1].2), (0, 1, 0));
     let mut other = Member::join(&engine, "h", &["t"]).await;
-    other.fetch_for(LONG).await;
+    other.fetch_waiting().await;
     assert_eq!(reject(&other, rejecting(&[("t", 0, 1)], "one", None)).await.expect("another group's")[0].2, 2);
     drop(other);
     let kept = super::kill(engine, vec![member]).remove(0);
@@ -98,7 +100,7 @@ async fn nothing_is_rejected_where_something_is_wrong() {
     filled(&engine, "t", 1, 3).await;
     filled(&engine, "u", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     engine.truncate_topic(&me(), &name("t"), vec![(p(0), Offset(1))]).await.expect("truncated");
     let records = [("t", 0, 0), ("t", 0, 1), ("t", 0, 3), ("t", 0, 99)];
     let Err(GroupError::Offsets(faults)) = reject(&member, rejecting(&records, "bad", None)).await else {
@@ -122,30 +124,36 @@ async fn a_dead_letter_of_a_dead_letter_has_its_words_of_origin_once() {
     let engine = open(&bench);
     let old = [
         ("trace", "1"),
+        ("group", "mine"),
+        ("module", "mine"),
+        ("redrive_count", "2"),
         ("error", "first"),
         ("original_topic", "t"),
         ("original_partition", "4"),
         ("original_offset", "9"),
+        ("original_timestamp", "5"),
         ("attempts", "3"),
-        ("redrive_count", "2"),
     ];
     create(&engine, "t.dead-letter", 1, &[]).await;
     produce(&engine, "t.dead-letter", vec![with_headers("k", "bad", &old)]).await;
     let mut member = Member::join(&engine, "g", &["t.dead-letter"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let places = reject(&member, rejecting(&[("t.dead-letter", 0, 0)], "again", None)).await.expect("rejected");
     assert_eq!(places, [("t.dead-letter.dead-letter".to_owned(), 0, 0)]);
     let letter = record_at(&engine, "t.dead-letter.dead-letter", 0).await;
     let origin = [
         ("trace", "1"),
+        ("group", "mine"),
+        ("module", "mine"),
         ("redrive_count", "2"),
         ("error", "again"),
         ("original_topic", "t.dead-letter"),
         ("original_partition", "0"),
         ("original_offset", "0"),
+        ("original_timestamp", "1700000000000"),
         ("group", "g"),
     ];
-    assert_eq!(headers(&letter), owned(&origin));
+    assert_eq!(headers(&letter), owned(&origin), "headers of its own under the same names stay");
 }
 
 #[tokio::test]
@@ -155,7 +163,7 @@ async fn topics_that_can_have_no_dead_letters_say_why() {
     let long = "x".repeat(240);
     filled(&engine, &long, 1, 1).await;
     let mut member = Member::join(&engine, "g", &[&long]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let refused = reject(&member, rejecting(&[(&long, 0, 0)], "bad", None)).await;
     let Err(GroupError::DeadLetters { topic, reason }) = refused else { panic!("its name is too long") };
     assert_eq!(topic, TopicName::new(&long).expect("a name"));
@@ -174,7 +182,7 @@ async fn compacted_dead_letters_take_none_without_a_key() {
     filled(&engine, "t", 1, 1).await;
     create(&engine, "t.dead-letter", 1, &[("cleanup.policy", json!("compact"))]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let refused = reject(&member, rejecting(&[("t", 0, 0)], "bad", None)).await;
     let Err(GroupError::DeadLetters { reason, .. }) = refused else { panic!("its log would be damaged by it") };
     assert!(reason.contains("key"), "{reason}");
@@ -188,7 +196,7 @@ async fn a_record_of_the_largest_size_can_be_set_aside() {
     create(&engine, "t", 1, &[]).await;
     produce(&engine, "t", vec![record("", &"x".repeat(1 << 20))]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     reject(&member, rejecting(&[("t", 0, 0)], "too much of it", None)).await.expect("rejected");
     assert_eq!(record_at(&engine, "t.dead-letter", 0).await.value.expect("a value").len(), 1 << 20);
 }
@@ -207,7 +215,7 @@ async fn letters_with_keys_keep_their_order_in_a_topic_of_several_partitions() {
     produce(&engine, "t", (0..20).map(|number| record(["a", "b", "c", ""][number % 4], &number.to_string())).collect())
         .await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let records: Vec<_> = (0..20).map(|offset| ("t", 0, offset)).collect();
     let places = reject(&member, rejecting(&records, "bad", None)).await.expect("rejected");
     for key in 0..3 {
@@ -215,4 +223,73 @@ async fn letters_with_keys_keep_their_order_in_a_topic_of_several_partitions() {
         assert!(of_key.windows(2).all(|pair| pair[0].1 == pair[1].1 && pair[0].2 < pair[1].2), "{of_key:?}");
     }
     assert_eq!(reject(&member, rejecting(&records, "bad", None)).await.expect("rejected"), places);
+}
+
+#[tokio::test]
+async fn a_rejection_of_too_much_is_refused_whole_but_one_record_never_is() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    filled(&engine, "t", 1, 5).await;
+    let mut member = Member::join(&engine, "g", &["t"]).await;
+    member.fetch_waiting().await;
+    let most = "x".repeat(20 << 20);
+    let refused = reject(&member, rejecting(&[("t", 0, 0), ("t", 0, 1)], &most, None)).await;
+    assert!(matches!(refused, Err(GroupError::RejectTooLarge { .. })), "{refused:?}");
+    assert!(engine.describe_topic(&me(), &name("t.dead-letter")).is_err(), "nothing was done for it");
+    let place = |offset| ("t.dead-letter".to_owned(), 0, offset);
+    let alone = reject(&member, rejecting(&[("t", 0, 0)], &"x".repeat(40 << 20), None)).await;
+    assert_eq!(alone.expect("rejected"), [place(0)]);
+    // More than is stored at once.
+    let much = "x".repeat(3 << 20);
+    let records = [("t", 0, 4), ("t", 0, 0), ("t", 0, 2), ("t", 0, 3), ("t", 0, 1)];
+    let places = reject(&member, rejecting(&records, &much, None)).await.expect("rejected");
+    assert_eq!(places, [place(1), place(0), place(2), place(3), place(4)], "in the order of the rejection");
+}
+
+#[tokio::test]
+async fn nothing_is_stored_where_one_topic_is_known_to_take_none() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    filled(&engine, "a", 1, 1).await;
+    filled(&engine, "b", 1, 1).await;
+    create(&engine, "b.dead-letter", 1, &[("min.insync.replicas", json!(2))]).await;
+    let mut member = Member::join(&engine, "g", &["a", "b"]).await;
+    member.fetch_waiting().await;
+    member.settled().await;
+    let refused = reject(&member, rejecting(&[("a", 0, 0), ("b", 0, 0)], "bad", None)).await;
+    assert!(matches!(refused, Err(GroupError::NotEnoughReplicas { in_sync: 1, needed: 2, .. })), "{refused:?}");
+    assert!(all(&engine, "a.dead-letter", 0, 0).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_rejection_that_ends_half_way_says_so_and_can_be_asked_again() {
+    let (bench, disk) = Bench::sim();
+    let engine = open(&bench);
+    filled(&engine, "a", 1, 2).await;
+    filled(&engine, "b", 1, 1).await;
+    let mut member = Member::join(&engine, "g", &["a", "b"]).await;
+    member.fetch_waiting().await;
+    member.settled().await;
+    create(&engine, "b.dead-letter", 1, &[]).await;
+    for _ in 0..2 {
+        engine.run_maintenance();
+    }
+    // This one's log is open now, the other one's cannot be opened.
+    let first = reject(&member, rejecting(&[("a", 0, 0)], "bad", None)).await.expect("rejected");
+    disk.set_open_files_max(0);
+    let both = rejecting(&[("a", 0, 0), ("a", 0, 1), ("b", 0, 0)], "bad", None);
+    for is_new in [true, false] {
+        let refused = reject(&member, both.clone()).await.expect_err("one of them cannot be stored");
+        let fault = match (refused, is_new) {
+            (GroupError::InPart(fault), true) => *fault,
+            (fault, false) => fault,
+            (fault, true) => panic!("one of them was stored: {fault:?}"),
+        };
+        assert!(matches!(fault, GroupError::DeadLettersBusy { .. }), "{fault:?}");
+    }
+    disk.heal();
+    let places = reject(&member, both).await.expect("rejected");
+    assert_eq!(places[0], first[0]);
+    assert_eq!(all(&engine, "a.dead-letter", 0, 0).await.len(), 2, "nothing twice");
+    assert_eq!(places[2], ("b.dead-letter".to_owned(), 0, 0));
 }

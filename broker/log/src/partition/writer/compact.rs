@@ -83,8 +83,8 @@ impl PartitionLog {
         Ok(!compacted.outcome.written.is_empty())
     }
 
-    /// Puts what a pass wrote in place of its sources, durably, or what is left of that. None if these have changed meanwhile (retention,
-    /// truncation): what was written is then removed.
+    /// Puts what a pass wrote in place of its sources, durably, or what is left of that. None if these have changed
+    /// meanwhile (retention, truncation): what was written is then removed.
     ///
     /// # Errors
     /// When the file system fails; the log then takes no more writes, and the next open finishes what was begun. When

@@ -48,6 +48,17 @@ async fn a_rejected_record_is_a_dead_letter_with_its_origin_once_however_often_i
     ] {
         assert!(headers[2..].contains(&header), "{header} in {headers:?}");
     }
+    let page = harness.get("/metrics").await.expect(200);
+    let page = String::from_utf8_lossy(&page.body).into_owned();
+    for line in [
+        "levada_groups{state=\"stable\"} 1",
+        "levada_groups{state=\"empty\"} 0",
+        "levada_group_members 1",
+        "levada_group_rebalances_total 1",
+        "levada_dead_letters_total 2",
+    ] {
+        assert!(page.lines().any(|other| other == line), "{line} in {page}");
+    }
     // Nothing was committed by it; the member goes on as after any other record.
     assert_eq!(harness.get("/v1/groups/billing").await.expect(200).json()["offsets"], json!([]));
     member.commit().await.expect(200);
@@ -79,4 +90,20 @@ async fn only_records_that_are_there_and_held_can_be_rejected() {
     let reject = json!({ "records": [place("orders", 0)], "reason": "r" });
     assert_eq!(stranger.reject(reject).await.expect(404).code(), "unknown-member");
     harness.get(LETTERS).await.expect(404);
+}
+
+#[tokio::test]
+async fn dead_letters_that_cannot_be_stored_now_can_be_tried_again() {
+    let harness = Harness::start(|options| options.group_initial_rebalance_delay = Default::default()).await;
+    let member = member(&harness).await;
+    let config = json!({ "name": "orders.dead-letter", "partitions": 1, "config": { "min.insync.replicas": 2 } });
+    harness.json(Method::POST, "/v1/topics", &config).await.expect(201);
+    let reject = json!({ "records": [place("orders", 0)], "reason": "r" });
+    let refused = member.reject(reject.clone()).await.expect(503);
+    let problem = refused.json();
+    assert_eq!((refused.code().as_str(), &problem["retryable"]), ("not-enough-replicas", &json!(true)));
+    assert_eq!(problem["effect"], "none");
+    let config = json!({ "config": { "min.insync.replicas": 1 } });
+    harness.json(Method::PATCH, "/v1/topics/orders.dead-letter", &config).await.expect(200);
+    member.reject(reject).await.expect(200);
 }

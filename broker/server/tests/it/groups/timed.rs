@@ -1,7 +1,6 @@
 //! A server whose time is moved by the test.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use levada_engine::{Engine, EngineOptions};
 use levada_model::{ManualClock, Timestamp};
@@ -14,24 +13,27 @@ use crate::harness::Harness;
 pub(crate) struct Timed {
     pub(crate) harness: Harness,
     clock: Arc<ManualClock>,
-    moves: AtomicUsize,
+    engine: Arc<OnceLock<Engine>>,
 }
 
 impl Timed {
     pub(crate) async fn start(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
-        let own = Arc::clone(&clock);
-        let open = move |options| Engine::open(EngineOptions { clock: own, ..options });
+        let engine = Arc::new(OnceLock::new());
+        let (own, opened) = (Arc::clone(&clock), Arc::clone(&engine));
+        let open = move |options| {
+            let engine = Engine::open(EngineOptions { clock: own, ..options })?;
+            Ok(opened.get_or_init(|| engine).clone())
+        };
         let mut harness = Harness::start_with(Arc::new(Contract::load()), change, open).await;
         harness.server.opened().await.expect("it opens");
-        Self { harness, clock, moves: AtomicUsize::new(0) }
+        Self { harness, clock, engine }
     }
 
-    /// Moves the time on, and has the coordinators look at it: a new topic makes them.
+    /// Moves the time on, and has the coordinators do what is due then.
     pub(crate) async fn advance(&self, millis: i64) {
         self.clock.advance(millis);
-        let nudge = format!("nudge-{}", self.moves.fetch_add(1, Ordering::Relaxed));
-        self.harness.topic(&nudge).await;
-        self.harness.delete(&format!("/v1/topics/{nudge}")).await.expect(204);
+        let engine = self.engine.get().expect("it is open").clone();
+        tokio::task::spawn_blocking(move || engine.run_maintenance()).await.expect("it ends");
     }
 }
