@@ -20,7 +20,7 @@ pub use terms::{
     Step, TopicInfo, TopicsView,
 };
 pub use transactions::{
-    AbortError, AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, HandleError, InitError, Outcome,
-    Participants, Producer, Progress, TransactionCoordinator, TransactionError, TransactionHandle, TransactionOptions,
+    AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, HandleError, InitError, Outcome, Participants,
+    Producer, Progress, TransactionCoordinator, TransactionError, TransactionHandle, TransactionOptions,
     TransactionState, TransactionStep, TransactionView, WriteMarkers,
 };

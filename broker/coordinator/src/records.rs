@@ -3,7 +3,7 @@
 mod group;
 mod member;
 mod offset;
-mod wire;
+pub(crate) mod wire;
 
 use levada_model::GroupName;
 

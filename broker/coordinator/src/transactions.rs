@@ -4,13 +4,15 @@
 //! transaction for ever.
 
 mod coordinator;
+mod entry;
 mod handle;
+mod kept;
+mod record;
 mod terms;
 
 pub use coordinator::TransactionCoordinator;
 pub use handle::{HandleError, TransactionHandle};
 pub use terms::{
-    AbortError, AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Outcome, Participants,
-    Producer, Progress, TransactionError, TransactionOptions, TransactionState, TransactionStep, TransactionView,
-    WriteMarkers,
+    AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Outcome, Participants, Producer,
+    Progress, TransactionError, TransactionOptions, TransactionState, TransactionStep, TransactionView, WriteMarkers,
 };

@@ -230,20 +230,6 @@ pub enum EndError {
     },
 }
 
-/// Why an operator could not abort; nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum AbortError {
-    /// There is no such transaction, or the id has none that is open.
-    #[error("there is no such open transaction")]
-    UnknownTransaction,
-    /// It has ended, or is being ended, another way.
-    #[error("the transaction was {}", .outcome.past())]
-    TransactionEnded {
-        /// How.
-        outcome: Outcome,
-    },
-}
-
 /// Why a transaction of one request could not begin; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ExecuteError {
@@ -259,6 +245,36 @@ pub enum ExecuteError {
     /// To be asked again with a producer id to take.
     #[error("a new producer id is needed")]
     NeedsProducerId,
+}
+
+impl Participants {
+    /// How many they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.partitions.len() + self.groups.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.partitions.is_empty() && self.groups.is_empty()
+    }
+
+    /// Takes all of `others` out.
+    pub(super) fn remove_all(&mut self, others: &Self) {
+        for partition in &others.partitions {
+            self.partitions.remove(partition);
+        }
+        for group in &others.groups {
+            self.groups.remove(group);
+        }
+    }
+
+    /// Takes in those of `others` that are among `these`.
+    pub(super) fn add_among(&mut self, these: &Self, others: &Self) {
+        self.partitions.extend(others.partitions.intersection(&these.partitions));
+        self.groups.extend(others.groups.intersection(&these.groups).cloned());
+    }
 }
 
 impl Outcome {
