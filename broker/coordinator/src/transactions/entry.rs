@@ -196,7 +196,7 @@ impl Entry {
             }
             (Phase::Idle, None) => {}
         }
-        if self.record.producer.epoch.0 > LAST_EPOCH {
+        if self.is_vacant() {
             self.fence(spare).ok_or(ExecuteError::NeedsProducerId)?;
         }
         self.reserve_successor(spare).ok_or(ExecuteError::NeedsProducerId)?;
@@ -391,8 +391,7 @@ impl Entry {
             return match self.record.phase {
                 Phase::Ending { fences: true, .. } => Standing::Fenced,
                 Phase::Ending { outcome, .. } => Standing::Ending(outcome),
-                // Nobody was given this one: it stands for all that was fenced.
-                Phase::Idle if current.epoch.0 > LAST_EPOCH => Standing::Fenced,
+                Phase::Idle if self.is_vacant() => Standing::Fenced,
                 // What was answered stands until it is forgotten.
                 Phase::Idle if self.record.answer.is_some() => Standing::Unknown,
                 Phase::Idle | Phase::Open(_) => Standing::Current,
@@ -418,6 +417,13 @@ impl Entry {
             Standing::Fenced => Err(TransactionError::ProducerFenced),
             Standing::Unknown => Err(TransactionError::UnknownTransaction),
         }
+    }
+
+    /// Whether nobody was given the epoch, since the transaction before was aborted to fence its producer.
+    fn is_vacant(&self) -> bool {
+        let Producer { id, epoch } = self.record.producer;
+        let fenced = self.record.last.filter(|last| last.next.is_none()).map(|last| last.transaction);
+        fenced.is_some_and(|fenced| fenced.id == id && fenced.epoch.0 + 1 == epoch.0)
     }
 
     fn is_ending(&self, producer: Producer) -> bool {
@@ -527,10 +533,7 @@ impl Entry {
     fn close_as(&mut self, ctx: &mut Context<'_>, outcome: Outcome, fences: bool) {
         let transaction = self.record.producer;
         let Producer { id, epoch } = transaction;
-        if fences {
-            // The epoch that its producer would be answered is left out.
-            self.record.producer.epoch = ProducerEpoch(epoch.0.saturating_add(2));
-        } else if epoch.0 < LAST_EPOCH {
+        if fences || epoch.0 < LAST_EPOCH {
             self.record.producer = Producer { id, epoch: ProducerEpoch(epoch.0 + 1) };
         } else {
             let id = self.record.successor.take().expect("the last transaction of an id begins only with one");

@@ -202,6 +202,9 @@ fn producer(reader: &mut Reader<'_>) -> Result<Producer, String> {
 
 fn ended(reader: &mut Reader<'_>, goes_on: bool) -> Result<Ended, String> {
     let transaction = producer(reader)?;
+    if transaction.epoch.0 > LAST_EPOCH {
+        return Err(format!("no transaction has epoch {}", transaction.epoch));
+    }
     let outcome = match reader.u8()? {
         COMMITTED => Outcome::Commit,
         ABORTED => Outcome::Abort,
@@ -266,8 +269,12 @@ mod tests {
     }
 
     fn any_record() -> impl Strategy<Value = TransactionRecord> {
-        let last = (any_producer(), any_outcome(), proptest::option::of(any_producer()))
-            .prop_map(|(transaction, outcome, next)| Ended { transaction, outcome, next });
+        let last = (any_producer(), any_outcome(), proptest::option::of(any_producer())).prop_map(
+            |(Producer { id, epoch }, outcome, next)| {
+                let transaction = Producer { id, epoch: epoch.min(ProducerEpoch(LAST_EPOCH)) };
+                Ended { transaction, outcome, next }
+            },
+        );
         let answer = (any::<[u8; 32]>(), proptest::collection::vec(any::<u8>(), 0..40))
             .prop_map(|(body, bytes)| KeptAnswer { body: BodyDigest(body), bytes: bytes.into() });
         let rest = (proptest::option::of(last), proptest::option::of(0..i64::MAX), proptest::option::of(answer));

@@ -9,3 +9,4 @@ mod properties;
 mod rebalances;
 mod restarts;
 mod static_members;
+mod transactions;
