@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use levada_coordinator::{AddError, EndError, Outcome, Participants, Producer, Progress};
+use levada_coordinator::{AddError, EndError, Outcome, Participants, Producer, Progress, WriteMarkers};
 use levada_model::{ProducerEpoch, ProducerId};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 
@@ -210,6 +210,7 @@ impl Both {
                 let part = sent.participants.partitions.first().copied();
                 let part = Participants { partitions: part.into_iter().collect(), ..Participants::default() };
                 is_done = self.model.markers(self.now(), producer, &part);
+                self.real.note_written(&WriteMarkers { participants: part.clone(), ..sent });
                 let step = self.real.coordinator.markers_written(self.real.now(), of, &part);
                 self.real.take(step);
             }
