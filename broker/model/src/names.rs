@@ -211,4 +211,17 @@ mod tests {
             assert!(error.starts_with(rule), "{error}");
         }
     }
+
+    #[test]
+    fn transactional_ids_are_any_printable_text_and_some_are_the_brokers_own() {
+        for good in ["billing-1", "日本 1", "_", &"ü".repeat(255)] {
+            assert!(!TransactionalId::new(good).expect(good).is_internal());
+        }
+        assert!(TransactionalId::new("__execute-1").expect("within the rule").is_internal());
+        for bad in ["", "a\0", &"a".repeat(256)] {
+            let error = TransactionalId::new(bad).expect_err(bad).to_string();
+            let rule = "transactional ids have 1 to 255 characters, none of them a control character;";
+            assert!(error.starts_with(rule), "{error}");
+        }
+    }
 }

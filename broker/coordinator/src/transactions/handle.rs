@@ -41,6 +41,58 @@ impl FromStr for TransactionHandle {
             producer_id: ProducerId(producer_id.parse().map_err(|_| HandleError)?),
             producer_epoch: ProducerEpoch(producer_epoch.parse().map_err(|_| HandleError)?),
         };
-        if handle.producer_epoch.0 >= 0 && handle.to_string() == text { Ok(handle) } else { Err(HandleError) }
+        let is_given = handle.producer_id.0 >= 0 && handle.producer_epoch.0 >= 0;
+        if is_given && handle.to_string() == text { Ok(handle) } else { Err(HandleError) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(coordinator: u32, producer_id in 0..=i64::MAX, producer_epoch in 0..=i16::MAX) {
+            let handle = TransactionHandle {
+                coordinator: PartitionIndex(coordinator),
+                producer_id: ProducerId(producer_id),
+                producer_epoch: ProducerEpoch(producer_epoch),
+            };
+            assert_eq!(handle.to_string().parse(), Ok(handle));
+        }
+
+        #[test]
+        fn a_text_that_is_read_is_the_only_one_of_its_transaction(text in "[0-9+-]{1,3}-[0-9+-]{1,3}-[0-9+-]{1,3}") {
+            if let Ok(handle) = text.parse::<TransactionHandle>() {
+                assert_eq!(handle.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn no_text_stops_the_reader(text in any::<String>()) {
+            drop(text.parse::<TransactionHandle>());
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "",
+            "7",
+            "7-100",
+            "7-100-",
+            "7-100-3-",
+            "7-100-3-1",
+            "07-100-3",
+            "7-+100-3",
+            "7--1-3",
+            "7-1--3",
+            "7-1-32768",
+        ] {
+            assert_eq!(text.parse::<TransactionHandle>(), Err(HandleError), "{text}");
+        }
+        assert!("7-100-3".parse::<TransactionHandle>().is_ok());
     }
 }

@@ -278,7 +278,9 @@ impl Both {
         }
         let added = self.given.iter().filter(|producer| self.real.markers.contains_key(&handle(**producer)));
         assert_eq!(added.count(), self.model.outcomes.len());
-        IDS.iter().for_each(|id| drop(self.real.started(id)));
+        for id in IDS {
+            self.real.started(id);
+        }
     }
 }
 
