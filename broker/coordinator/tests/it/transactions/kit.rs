@@ -99,7 +99,7 @@ impl World {
         loop {
             match self.init(id).expect("it may start") {
                 Progress::Done(producer) => return producer,
-                Progress::Wait(_) => self.write_all(),
+                Progress::Wait(_) => self.write_some(),
             }
         }
     }
@@ -142,7 +142,7 @@ impl World {
         loop {
             match self.end(transaction, outcome)? {
                 Progress::Done(producer) => return Ok(producer),
-                Progress::Wait(_) => self.write_all(),
+                Progress::Wait(_) => self.write_some(),
             }
         }
     }
@@ -203,6 +203,11 @@ impl World {
         let sent = self.sent.remove(index);
         let step = self.coordinator.markers_failed(self.now(), sent.transaction, &sent.participants);
         self.take(step);
+    }
+
+    fn write_some(&mut self) {
+        assert!(!self.sent.is_empty(), "nothing is under way that would end the wait");
+        self.write_all();
     }
 
     pub(super) fn write_all(&mut self) {

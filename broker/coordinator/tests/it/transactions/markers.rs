@@ -36,6 +36,18 @@ fn markers_that_could_not_be_written_are_sent_again_until_they_are() {
 }
 
 #[test]
+fn a_marker_that_is_on_its_way_is_not_sent_again_for_one_that_failed() {
+    let (mut world, transaction) = committing();
+    world.sent.clear();
+    let step = world.coordinator.markers_failed(world.now(), transaction, &participants(&[1], &[]));
+    world.take(step);
+    world.pass(OPTIONS.marker_retry_ms);
+    assert_eq!(world.sent.remove(0).participants, participants(&[1], &[]));
+    world.pass(PATIENCE_MS);
+    assert_eq!(world.sent.remove(0).participants, participants(&[0, 1], &["g"]), "nothing was heard of any");
+}
+
+#[test]
 fn markers_that_nothing_was_heard_of_are_sent_again() {
     let (mut world, transaction) = committing();
     let first = world.sent.remove(0);

@@ -14,7 +14,9 @@ const FENCED: TransactionError = TransactionError::ProducerFenced;
 fn at_epoch(world: &mut World, id: &str, epoch: i16) -> Producer {
     let mut producer = world.started(id);
     while producer.epoch.0 < epoch {
-        producer = world.ended(handle(producer), Outcome::Commit).expect("it is open");
+        let next = world.ended(handle(producer), Outcome::Commit).expect("it is open");
+        assert_eq!(next, off(producer, 1));
+        producer = next;
     }
     producer
 }

@@ -6,27 +6,60 @@ use levada_coordinator::{AddError, EndError, Outcome, Participants, Producer, Pr
 use levada_model::{ProducerEpoch, ProducerId};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 
-use super::kit::{OPTIONS, PATIENCE_MS, TIMEOUT_MS, World, handle, participants, transactional_id};
+use super::kit::{OPTIONS, PATIENCE_MS, TIMEOUT_MS, World, handle, off, participants, transactional_id};
 use super::model::{Answer, Fate, Model};
 
 const IDS: [&str; 2] = ["a", "b"];
 
 #[derive(Clone, Debug)]
 enum Event {
-    Init { id: usize },
-    Begin { who: usize },
-    Add { who: usize, partition: u32 },
-    AddGroup { who: usize },
-    End { who: usize, commits: bool },
-    Abort { who: usize },
-    Write { which: usize },
-    WritePart { which: usize },
-    Fail { which: usize },
-    Lose { which: usize },
-    Late { who: usize },
-    Forged { producer: i64, epoch: i16, commits: bool },
-    Pass { millis: u64 },
-    SetWall { by: i64 },
+    Init {
+        id: usize,
+    },
+    Begin {
+        who: usize,
+    },
+    Add {
+        who: usize,
+        partition: u32,
+    },
+    AddGroup {
+        who: usize,
+    },
+    End {
+        who: usize,
+        commits: bool,
+    },
+    Abort {
+        who: usize,
+    },
+    Write {
+        which: usize,
+    },
+    WritePart {
+        which: usize,
+    },
+    Fail {
+        which: usize,
+    },
+    Lose {
+        which: usize,
+    },
+    Late {
+        who: usize,
+    },
+    /// Somebody makes up an epoch, this far from one that was given out.
+    Forged {
+        who: usize,
+        by: i16,
+        commits: bool,
+    },
+    Pass {
+        millis: u64,
+    },
+    SetWall {
+        by: i64,
+    },
     Restart,
 }
 
@@ -46,8 +79,7 @@ fn events() -> impl Strategy<Value = Event> {
         2 => which().prop_map(|which| Event::Fail { which }),
         1 => which().prop_map(|which| Event::Lose { which }),
         1 => who().prop_map(|who| Event::Late { who }),
-        1 => (98i64..106, 0i16..9, any::<bool>())
-            .prop_map(|(producer, epoch, commits)| Event::Forged { producer, epoch, commits }),
+        2 => (who(), -2i16..4, any::<bool>()).prop_map(|(who, by, commits)| Event::Forged { who, by, commits }),
         4 => (1u64..6).prop_map(|steps| Event::Pass { millis: steps * 1_000 }),
         1 => Just(Event::Pass { millis: TIMEOUT_MS }),
         1 => Just(Event::Pass { millis: OPTIONS.id_expiration_ms }),
@@ -87,7 +119,10 @@ impl Both {
                 self.model.restart(self.now());
                 self.tick();
             }
-            Event::Forged { producer, epoch, commits } => self.forged(producer, epoch, commits),
+            Event::Forged { who, by, commits } => {
+                let nobody = Producer { id: ProducerId(5), epoch: ProducerEpoch(0) };
+                self.forged(self.who(who).map_or(nobody, |producer| off(producer, by)), commits);
+            }
             Event::Write { which } | Event::WritePart { which } | Event::Fail { which } | Event::Lose { which } => {
                 if !self.real.sent.is_empty() {
                     self.marker(event, which % self.real.sent.len());
@@ -177,8 +212,7 @@ impl Both {
     }
 
     /// A producer id and epoch that somebody made up.
-    fn forged(&mut self, producer: i64, epoch: i16, commits: bool) {
-        let producer = Producer { id: ProducerId(producer), epoch: ProducerEpoch(epoch) };
+    fn forged(&mut self, producer: Producer, commits: bool) {
         if self.model.find(producer).is_some() {
             return;
         }
