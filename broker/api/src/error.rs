@@ -86,11 +86,14 @@ codes! {
     PartitionNotFound = "partition-not-found", 404, final, "The topic has no such partition.";
     GroupNotFound = "group-not-found", 404, final, "The group has no members and has committed nothing.";
     UnknownMember = "unknown-member", 404, final, "The group has no such member (any more): join again.";
+    UnknownSubscription = "unknown-subscription", 404, final, "The socket has no subscription of this id.";
     NoRecord = "no-record", 404, final, "There is no record at this offset.";
     MethodNotAllowed = "method-not-allowed", 405, final, "The path does not take this method.";
     NotAcceptable = "not-acceptable", 406, final, "The answer has none of the accepted media types.";
     RequestTimeout = "request-timeout", 408, retry, "The request's body did not come in time.";
     TopicExists = "topic-exists", 409, final, "There is a topic of this name.";
+    SubscriptionExists = "subscription-exists", 409, final, "The socket has a subscription of this id.";
+    TooManySubscriptions = "too-many-subscriptions", 409, final, "The socket has as many subscriptions as it may.";
     KeylessRecords = "keyless-records", 409, final, "The topic holds records without a key, so it cannot be compacted.";
     NotCompacted = "not-compacted", 409, final, "The topic's cleanup.policy does not compact.";
     PartitionRetiring = "partition-retiring", 409, final, "The partition takes no new records.";
@@ -123,6 +126,7 @@ codes! {
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster.";
+    UpgradeRequired = "upgrade-required", 426, final, "This path is for WebSockets.";
     HeadersTooLarge = "headers-too-large", 431, final, "The request has too many or too large headers.";
     Internal = "internal", 500, broken, "The broker has a bug; its log says more.";
     Starting = "starting", 503, retry, "The broker is starting.";

@@ -14,6 +14,7 @@ mod record_query;
 mod record_schema;
 pub mod strict;
 mod topics;
+mod ws;
 
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem, echo};
@@ -26,7 +27,7 @@ pub use groups::{
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
 };
-pub use record_in::{RecordIn, RecordsFault, parse_record, parse_records};
+pub use record_in::{RecordIn, RecordsFault, parse_record, parse_record_list, parse_records};
 pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
 pub use record_query::{AcksWord, FormatWord, IsolationWord, ResultsWord, UnknownWord};
 pub use record_schema::{
@@ -36,4 +37,8 @@ pub use topics::{
     AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
     PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
     WaitingFor,
+};
+pub use ws::{
+    BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember,
+    StreamOf, StreamStart, Subscribe, WsLimits, read_frame,
 };

@@ -67,6 +67,22 @@ pub fn parse_records(body: &Bytes) -> Result<Vec<RecordIn>, RecordsFault> {
     parse(body, |path, de| BodySeed { path, body }.deserialize(de))
 }
 
+/// Takes the list of a produce apart, `[…]` without the object around it. Pointers begin at the object.
+///
+/// # Errors
+/// As [`parse_records`].
+pub fn parse_record_list(list: &Bytes) -> Result<Vec<RecordIn>, RecordsFault> {
+    parse(list, |path, de| {
+        path.member("records");
+        let records = RecordsSeed { path: &mut *path, body: list }.deserialize(de)?;
+        if records.is_empty() {
+            return Err(serde_json::Error::custom("at least one record is needed"));
+        }
+        path.leave();
+        Ok(records)
+    })
+}
+
 /// Takes one record object apart, a line of NDJSON. Pointers begin at the object.
 ///
 /// # Errors

@@ -43,6 +43,21 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     Err(Problem::new(ErrorCode::InvalidField, format!("{}: {detail}", shown(&pointer))).at(pointer, detail))
 }
 
+/// Reads one member of an object whose JSON was checked before.
+///
+/// # Errors
+/// 422 `invalid-field` with the pointer to the place within the object.
+pub(crate) fn member<'de, T: Deserialize<'de>>(name: &str, json: &'de str) -> Result<T, Problem> {
+    if let Ok(read) = serde_json::from_str(json) {
+        return Ok(read);
+    }
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err().expect("it was refused just now");
+    let pointer = format!("/{name}{}", pointer(error.path()));
+    let detail = without_place(&error.into_inner().to_string());
+    Err(Problem::new(ErrorCode::InvalidField, format!("{pointer}: {detail}")).at(pointer, detail))
+}
+
 /// Escapes a name for use in a JSON pointer (RFC 6901).
 #[must_use]
 pub fn pointer_token(name: &str) -> String {

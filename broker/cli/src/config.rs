@@ -118,6 +118,14 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_SSE_HEARTBEAT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sse_heartbeat_ms: Option<u64>,
+    /// How often a WebSocket is pinged; a peer that misses two pings is dropped. [default: 20000]
+    #[arg(long, env = "LEVADA_WS_PING_INTERVAL_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ws_ping_interval_ms: Option<u64>,
+    /// How long a WebSocket may take nothing of what is sent before it is closed. [default: 30000]
+    #[arg(long, env = "LEVADA_WS_SLOW_READER_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ws_slow_reader_timeout_ms: Option<u64>,
     /// How log lines are written. [default: text]
     #[arg(long, env = "LEVADA_LOG_FORMAT", value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +163,8 @@ pub(crate) struct ServeConfig {
     pub(crate) offsets_retention_ms: u64,
     pub(crate) shutdown_timeout_ms: u64,
     pub(crate) sse_heartbeat_ms: u64,
+    pub(crate) ws_ping_interval_ms: u64,
+    pub(crate) ws_slow_reader_timeout_ms: u64,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
 }
@@ -186,6 +196,8 @@ impl Default for ServeConfig {
             offsets_retention_ms: ms(server.offsets_retention),
             shutdown_timeout_ms: ms(server.shutdown_timeout),
             sse_heartbeat_ms: ms(server.sse_heartbeat),
+            ws_ping_interval_ms: ms(server.ws_ping_interval),
+            ws_slow_reader_timeout_ms: ms(server.ws_slow_reader_timeout),
             log_format: LogFormat::default(),
             log_level: "info".to_owned(),
         }

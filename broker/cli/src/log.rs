@@ -22,7 +22,8 @@ pub(crate) enum LogCommand {
     Dump(Dump),
     /// Look for damage in a segment, a partition's directory or a whole data directory. Exit code 1 if there is some.
     #[command(after_help = "Damage is: bytes that are no whole batch with a right CRC, records that cannot be read, \
-                            offsets that are missing or come twice. Zeros after the newest segment's last batch are \
+                            offsets that are missing or come twice. Offsets without a record in a compacted log are none: \
+                            batches hold their places. Zeros after the newest segment's last batch are \
                             written ahead and are none. After a crash, what the newest segment's last write left half \
                             done is reported too; the server cuts it off when it starts.")]
     Verify(Verify),
@@ -68,8 +69,11 @@ struct BatchLine<'a> {
     record_count: u32,
     compression: &'static str,
     timestamp_type: &'static str,
-    base_timestamp: i64,
+    /// None where compaction has put its horizon in its place.
+    base_timestamp: Option<i64>,
     max_timestamp: i64,
+    /// When tombstones in it may go; compaction notes it.
+    delete_horizon: Option<i64>,
     leader_epoch: i32,
     producer_id: Option<i64>,
     producer_epoch: Option<i16>,
@@ -138,20 +142,12 @@ fn dump_batch(path: &Path, position: u64, batch: &Batch, records: bool, printer:
         (Some(id), Some(epoch), Some(sequence)) => format!("  producer {id} epoch {epoch} sequence {sequence}"),
         _ => String::new(),
     };
+    let contents = contents_text(&line);
     let transactional = if line.transactional { "  transactional" } else { "" };
     let control = if line.control { "  control" } else { "" };
     printer.line(format!(
-        "position {position}  offsets {}..{}  {} records  {} bytes  {}  {} time {}..{}  leader epoch {}{producer}{transactional}{control}  crc {} ok",
-        line.base_offset,
-        line.last_offset,
-        line.record_count,
-        line.size_bytes,
-        line.compression,
-        line.timestamp_type,
-        line.base_timestamp,
-        line.max_timestamp,
-        line.leader_epoch,
-        line.crc
+        "position {position}  offsets {}..{}  {contents}  leader epoch {}{producer}{transactional}{control}  crc {} ok",
+        line.base_offset, line.last_offset, line.leader_epoch, line.crc
     ))?;
     for record in line.records.iter().flatten() {
         let headers: String =
@@ -168,6 +164,22 @@ fn dump_batch(path: &Path, position: u64, batch: &Batch, records: bool, printer:
         printer.line(format!("  DAMAGED records: {error}"))?;
     }
     Ok(())
+}
+
+/// What is in a batch, for people: a compacted segment has batches that only hold the place of records that went.
+fn contents_text(line: &BatchLine<'_>) -> String {
+    let size_bytes = line.size_bytes;
+    if line.record_count == 0 {
+        return format!("no records, all were compacted away  {size_bytes} bytes");
+    }
+    let offsets = line.last_offset - line.base_offset + 1;
+    let of = if u64::from(line.record_count) < offsets { format!(" of {offsets}") } else { String::new() };
+    let base = line.base_timestamp.map_or_else(|| "up to ".to_owned(), |base| format!("{base}.."));
+    let horizon = line.delete_horizon.map_or_else(String::new, |at| format!("  tombstones go after {at}"));
+    format!(
+        "{}{of} records  {size_bytes} bytes  {}  {} time {base}{}{horizon}",
+        line.record_count, line.compression, line.timestamp_type, line.max_timestamp
+    )
 }
 
 fn dump_other(
@@ -207,8 +219,9 @@ fn batch_line<'a>(file: &'a Path, position: u64, batch: &Batch, with_records: bo
             TimestampType::CreateTime => "create",
             TimestampType::LogAppendTime => "append",
         },
-        base_timestamp: header.base_timestamp.0,
+        base_timestamp: header.delete_horizon().is_none().then_some(header.base_timestamp.0),
         max_timestamp: header.max_timestamp.0,
+        delete_horizon: header.delete_horizon().map(|horizon| horizon.0),
         leader_epoch: header.leader_epoch.0,
         producer_id: producer.map(|id| id.0),
         producer_epoch: producer.map(|_| header.producer_epoch.0),

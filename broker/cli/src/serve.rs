@@ -106,6 +106,8 @@ impl ServeConfig {
             offsets_retention: Duration::from_millis(self.offsets_retention_ms),
             shutdown_timeout: Duration::from_millis(self.shutdown_timeout_ms),
             sse_heartbeat: Duration::from_millis(self.sse_heartbeat_ms),
+            ws_ping_interval: Duration::from_millis(self.ws_ping_interval_ms),
+            ws_slow_reader_timeout: Duration::from_millis(self.ws_slow_reader_timeout_ms),
         }
     }
 }

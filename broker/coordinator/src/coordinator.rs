@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use levada_extension::{Assignment, AssignorFault, TopicPartition};
-use levada_model::{GroupName, MemberId, Tick};
+use levada_model::{GroupName, InstanceId, MemberId, Tick};
 
+use crate::classic::{ClassicAnswer, ClassicCaller, ClassicCommit, ClassicError, ClassicJoin, ClassicReply};
 use crate::group::{Context, Group};
-use crate::records::{GroupRecord, Key, MemberRecord, OffsetRecord};
+use crate::records::{ClassicMemberRecord, GroupRecord, Key, MemberRecord, OffsetRecord};
 use crate::terms::{
     CommitAnswer, CommitError, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError, GroupSummary, GroupView,
     Holding, JoinError, Joined, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step,
@@ -52,6 +54,11 @@ impl Coordinator {
             Key::Member(key) => {
                 let member = value.map(MemberRecord::decode).transpose()?;
                 self.replayed(&key.group).load_member(key.member, member);
+                key.group
+            }
+            Key::ClassicMember(key) => {
+                let member = value.map(ClassicMemberRecord::decode).transpose()?;
+                self.replayed(&key.group).load_classic(key.member, member);
                 key.group
             }
         };
@@ -122,6 +129,9 @@ impl Coordinator {
 
     /// A member fetches: it lives, gives up what it was told to give up before, and is told what it holds now.
     /// `again` is a look of the same fetch, which waits: it lives, but gives nothing up.
+    ///
+    /// Every answer to a fetch or heartbeat tells, whether it reaches the member or not: a lost answer costs the member the
+    /// commits of what it has not committed yet of the revoked partitions, and their next owner reads that again.
     ///
     /// # Errors
     /// See [`MemberError`].
@@ -241,6 +251,84 @@ impl Coordinator {
         self.groups.values().flat_map(Group::all_records).collect()
     }
 
+    /// A classic member joins, or joins again. The answer comes among the `replies` of this step or of a later one.
+    pub fn classic_join(&mut self, now: Now, group: &GroupName, join: ClassicJoin) -> Step<()> {
+        self.groups.entry(group.clone()).or_insert_with(|| Group::new(group.clone()));
+        self.at(now, group, |group, ctx| group.classic_join(ctx, join))
+    }
+
+    /// A classic member brings the assignments (the leader) or asks for its own. The answer comes among the `replies` of
+    /// this step or of a later one.
+    pub fn classic_sync(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        token: u64,
+        caller: &ClassicCaller,
+        assignments: Vec<(MemberId, Bytes)>,
+    ) -> Step<()> {
+        if self.groups.contains_key(group) {
+            return self.at(now, group, |group, ctx| group.classic_sync(ctx, token, caller, assignments));
+        }
+        let unknown = ClassicError::UnknownMember(caller.member_id.clone());
+        let reply = ClassicReply { token, answer: ClassicAnswer::Sync(Err(unknown)) };
+        Step { replies: vec![reply], ..Step::empty(()) }
+    }
+
+    /// A classic member lives.
+    ///
+    /// # Errors
+    /// See [`ClassicError`].
+    pub fn classic_heartbeat(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        caller: &ClassicCaller,
+    ) -> Step<Result<(), ClassicError>> {
+        self.at_classic(now, group, &caller.member_id, |group, ctx| group.classic_heartbeat(ctx, caller))
+    }
+
+    /// A classic member leaves; an operator may name any.
+    ///
+    /// # Errors
+    /// See [`ClassicError`].
+    pub fn classic_leave(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        member: &MemberId,
+        instance: Option<&InstanceId>,
+    ) -> Step<Result<(), ClassicError>> {
+        self.at_classic(now, group, member, |group, ctx| group.classic_leave(ctx, member, instance))
+    }
+
+    /// A classic member commits: all of it or nothing. The engine has checked that nothing is beyond its end.
+    ///
+    /// # Errors
+    /// See [`ClassicError`].
+    pub fn classic_commit(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        caller: &ClassicCaller,
+        commits: Vec<ClassicCommit>,
+    ) -> Step<Result<(), ClassicError>> {
+        self.at_classic(now, group, &caller.member_id, |group, ctx| group.classic_commit(ctx, caller, commits))
+    }
+
+    fn at_classic(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        member: &MemberId,
+        event: impl FnOnce(&mut Group, &mut Context<'_>) -> Result<(), ClassicError>,
+    ) -> Step<Result<(), ClassicError>> {
+        if !self.groups.contains_key(group) {
+            return Step::empty(Err(ClassicError::UnknownMember(member.clone())));
+        }
+        self.at(now, group, event)
+    }
+
     fn replayed(&mut self, group: &GroupName) -> &mut Group {
         self.groups.entry(group.clone()).or_insert_with(|| Group::new(group.clone()))
     }
@@ -271,10 +359,11 @@ impl Coordinator {
             next_token: &mut self.next_token,
             changed: BTreeSet::new(),
             assign: Vec::new(),
+            replies: Vec::new(),
         };
         let answer = event(group, &mut ctx);
         let changed = ctx.changed.into_iter().map(|member| (name.clone(), member)).collect();
-        let step = Step { answer, records: group.take_records(), changed, assign: ctx.assign };
+        let step = Step { answer, records: group.take_records(), changed, assign: ctx.assign, replies: ctx.replies };
         self.due.set(name, group.next_due());
         if group.is_gone() {
             self.due.set(name, None);
@@ -285,9 +374,15 @@ impl Coordinator {
 }
 
 impl<T> Step<T> {
+    /// The same effects with another answer.
+    pub fn map<U>(self, answer: impl FnOnce(T) -> U) -> Step<U> {
+        let Self { answer: before, records, changed, assign, replies } = self;
+        Step { answer: answer(before), records, changed, assign, replies }
+    }
+
     /// An answer without effects.
     fn empty(answer: T) -> Self {
-        Self { answer, records: Vec::new(), changed: Vec::new(), assign: Vec::new() }
+        Self { answer, records: Vec::new(), changed: Vec::new(), assign: Vec::new(), replies: Vec::new() }
     }
 
     /// Adds the effects of a later step.
@@ -295,5 +390,6 @@ impl<T> Step<T> {
         self.records.extend(later.records);
         self.changed.extend(later.changed);
         self.assign.extend(later.assign);
+        self.replies.extend(later.replies);
     }
 }

@@ -3,6 +3,7 @@
 //! What must survive a restart lies in `head`, `members` and `offsets`, exactly as it is stored. All else is derived from
 //! these three or belongs to the moment (sessions, deadlines, who was told what), and begins anew when the group is loaded.
 
+mod classic;
 mod commits;
 mod expiry;
 mod holdings;
@@ -13,16 +14,20 @@ mod rebalance;
 mod topics;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levada_extension::TopicPartition;
 use levada_model::{GroupName, InstanceId, MemberId, Tick, TopicName};
 
-use crate::records::{GroupRecord, MemberKey, MemberRecord, OffsetKey, OffsetRecord};
+use crate::classic::ClassicReply;
+use crate::records::{
+    ClassicMemberKey, ClassicMemberRecord, GroupRecord, MemberKey, MemberRecord, OffsetKey, OffsetRecord,
+};
 use crate::terms::{AssignTask, CoordinatorOptions, CoordinatorRecord, MemberError, Now, TopicInfo, TopicsView};
 use crate::timers::Timers;
 use crate::tracked::Tracked;
+use classic::Classic;
 use pulse::Pulse;
 use rebalance::Rebalance;
 
@@ -36,21 +41,23 @@ pub(crate) struct Group {
     members: Tracked<MemberId, MemberRecord>,
     offsets: Tracked<TopicPartition, OffsetRecord>,
     /// Who holds a partition, one that is to be given up included.
-    holders: HashMap<TopicPartition, MemberId>,
+    holders: BTreeMap<TopicPartition, MemberId>,
     /// Who is to hold a partition that another member holds still.
-    heirs: HashMap<TopicPartition, MemberId>,
+    heirs: BTreeMap<TopicPartition, MemberId>,
     /// How many partitions are to be given up.
     revoking: usize,
-    instances: HashMap<InstanceId, MemberId>,
-    replaced: HashMap<MemberId, InstanceId>,
+    instances: BTreeMap<InstanceId, MemberId>,
+    replaced: BTreeMap<MemberId, InstanceId>,
     /// How many members subscribe to a topic.
     subscribed: BTreeMap<TopicName, usize>,
     /// How many members ask for an assignor.
     votes: BTreeMap<Arc<str>, usize>,
     /// The subscribed topics as they were last looked at; no partition is held that is not in here.
     seen: BTreeMap<TopicName, TopicInfo>,
-    pulses: HashMap<MemberId, Pulse>,
+    pulses: BTreeMap<MemberId, Pulse>,
     rebalance: Rebalance,
+    /// Members of Kafka's classic protocol; a group has members of one kind only.
+    classic: Classic,
     timers: Timers<Timer>,
 }
 
@@ -59,6 +66,10 @@ pub(crate) struct Group {
 enum Timer {
     /// A member's session, fetch interval or deadline ends.
     Member(MemberId),
+    /// A classic member's session ends.
+    ClassicMember(MemberId),
+    /// A round of a classic rebalance ends.
+    ClassicRound,
     /// The assignor has had its time.
     Assignor,
     /// A rebalance starts.
@@ -75,6 +86,7 @@ pub(crate) struct Context<'a> {
     /// Members whose waiting fetches look again.
     pub(crate) changed: BTreeSet<MemberId>,
     pub(crate) assign: Vec<AssignTask>,
+    pub(crate) replies: Vec<ClassicReply>,
 }
 
 impl Group {
@@ -85,23 +97,29 @@ impl Group {
             stored: None,
             members: Tracked::default(),
             offsets: Tracked::default(),
-            holders: HashMap::new(),
-            heirs: HashMap::new(),
+            holders: BTreeMap::new(),
+            heirs: BTreeMap::new(),
             revoking: 0,
-            instances: HashMap::new(),
-            replaced: HashMap::new(),
+            instances: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             subscribed: BTreeMap::new(),
             votes: BTreeMap::new(),
             seen: BTreeMap::new(),
-            pulses: HashMap::new(),
+            pulses: BTreeMap::new(),
             rebalance: Rebalance::default(),
+            classic: Classic::default(),
             timers: Timers::default(),
         }
     }
 
     /// Whether nothing is left of it.
     pub(crate) fn is_gone(&self) -> bool {
-        self.members.is_empty() && self.offsets.is_empty() && self.head == GroupRecord::default()
+        self.active() == 0 && self.offsets.is_empty() && self.head == GroupRecord::default()
+    }
+
+    /// How many members it has, of either kind.
+    fn active(&self) -> usize {
+        self.members.len() + self.classic.members.len()
     }
 
     /// When it has something to do next.
@@ -114,6 +132,8 @@ impl Group {
         while let Some(timer) = self.timers.pop(ctx.now.tick) {
             match timer {
                 Timer::Member(member) => self.member_due(ctx, &member),
+                Timer::ClassicMember(member) => self.classic_member_due(ctx, &member),
+                Timer::ClassicRound => self.classic_round_due(ctx),
                 Timer::Assignor => self.assignor_late(ctx),
                 Timer::Rebalance => self.start_rebalance(ctx, topics),
                 Timer::Expiry => self.expire(ctx),
@@ -141,6 +161,8 @@ impl Group {
             self.stored = head;
         }
         records.extend(self.members.take_changed().iter().map(|member| self.member_record(member)));
+        let classic = self.classic.members.take_changed();
+        records.extend(classic.iter().map(|member| self.classic_record(member)));
         records.extend(self.offsets.take_changed().iter().map(|partition| self.offset_record(*partition)));
         records
     }
@@ -149,8 +171,9 @@ impl Group {
     pub(crate) fn all_records(&self) -> Vec<CoordinatorRecord> {
         let head = self.stored.iter().map(|head| self.head_record(Some(head)));
         let members = self.members.keys().map(|member| self.member_record(member));
+        let classic = self.classic.members.keys().map(|member| self.classic_record(member));
         let offsets = self.offsets.keys().map(|partition| self.offset_record(*partition));
-        head.chain(members).chain(offsets).collect()
+        head.chain(members).chain(classic).chain(offsets).collect()
     }
 
     fn head_record(&self, head: Option<&GroupRecord>) -> CoordinatorRecord {
@@ -160,6 +183,12 @@ impl Group {
     fn member_record(&self, member: &MemberId) -> CoordinatorRecord {
         let key = MemberKey { group: self.name.clone(), member: member.clone() };
         CoordinatorRecord { key: key.encode(), value: self.members.get(member).map(MemberRecord::encode) }
+    }
+
+    fn classic_record(&self, member: &MemberId) -> CoordinatorRecord {
+        let key = ClassicMemberKey { group: self.name.clone(), member: member.clone() };
+        let value = self.classic.members.get(member).map(ClassicMemberRecord::encode);
+        CoordinatorRecord { key: key.encode(), value }
     }
 
     fn offset_record(&self, partition: TopicPartition) -> CoordinatorRecord {

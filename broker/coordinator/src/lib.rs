@@ -4,6 +4,7 @@
 //!
 //! Not here: I/O, waiting, reading of records, and which assignor a name means at this moment (the engine's).
 
+mod classic;
 mod coordinator;
 mod group;
 mod records;
@@ -12,6 +13,10 @@ mod timers;
 mod tracked;
 mod transactions;
 
+pub use classic::{
+    ClassicAnswer, ClassicCaller, ClassicCommit, ClassicError, ClassicJoin, ClassicJoined, ClassicPeer,
+    ClassicProtocol, ClassicReply,
+};
 pub use coordinator::Coordinator;
 pub use terms::{
     AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, CommitError, Committed, CoordinatorOptions,

@@ -1,5 +1,6 @@
 //! The records of `__consumer_offsets`, each kind in a file of its own; see `broker/docs/formats/consumer-offsets.md`.
 
+mod classic_member;
 mod group;
 mod member;
 mod offset;
@@ -7,7 +8,8 @@ pub(crate) mod wire;
 
 use levada_model::GroupName;
 
-pub(crate) use group::GroupRecord;
+pub(crate) use classic_member::{ClassicMemberKey, ClassicMemberRecord};
+pub(crate) use group::{ClassicTerms, GroupRecord};
 pub(crate) use member::{Hold, MemberKey, MemberRecord, Place};
 pub(crate) use offset::{OffsetKey, OffsetRecord};
 
@@ -17,6 +19,7 @@ pub(crate) enum Key {
     Offset(OffsetKey),
     Group(GroupName),
     Member(MemberKey),
+    ClassicMember(ClassicMemberKey),
 }
 
 impl Key {
@@ -29,6 +32,7 @@ impl Key {
             Some(&offset::KEY_VERSION) => OffsetKey::decode(bytes).map(Self::Offset),
             Some(&group::KEY_VERSION) => group::decode_key(bytes).map(Self::Group),
             Some(&member::KEY_VERSION) => MemberKey::decode(bytes).map(Self::Member),
+            Some(&classic_member::KEY_VERSION) => ClassicMemberKey::decode(bytes).map(Self::ClassicMember),
             Some(version) => Err(format!("key version {version} is not known here")),
             None => Err("the key is empty".to_owned()),
         }

@@ -9,6 +9,8 @@ use levada_model::{
 };
 use thiserror::Error;
 
+use crate::classic::ClassicReply;
+
 /// The settings of a coordinator. All in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
@@ -78,6 +80,8 @@ pub struct Step<T> {
     pub changed: Vec<(GroupName, MemberId)>,
     /// Assignments to compute, each to be answered with [`Coordinator::assigned`](crate::Coordinator::assigned).
     pub assign: Vec<AssignTask>,
+    /// Answers to joins and syncs of classic members, of this step or of earlier ones.
+    pub replies: Vec<ClassicReply>,
 }
 
 /// An assignment to be computed, outside of the machine since it may take long.

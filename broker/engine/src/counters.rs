@@ -32,4 +32,6 @@ pub(crate) struct Counters {
     pub(crate) compaction_read_bytes: Counter,
     pub(crate) compaction_written_bytes: Counter,
     pub(crate) compaction_failures: Counter,
+    pub(crate) group_rebalances: Counter,
+    pub(crate) dead_letters: Counter,
 }

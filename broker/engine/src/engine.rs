@@ -105,6 +105,27 @@ pub struct Stats {
     pub compaction_failures: u64,
     /// Partitions whose last pass failed.
     pub compaction_failing: u64,
+    /// Consumer groups and their members; those whose coordinator is being loaded are not among them.
+    pub groups: GroupStats,
+    /// Rebalances that groups have begun.
+    pub group_rebalances: u64,
+    /// Records that were copied to dead letters.
+    pub dead_letters: u64,
+}
+
+/// Consumer groups by how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupStats {
+    /// Without members.
+    pub empty: u64,
+    /// A new assignment is due.
+    pub assigning: u64,
+    /// Members give up and take over partitions.
+    pub reconciling: u64,
+    /// Every member holds what it shall.
+    pub stable: u64,
+    /// Members of all groups.
+    pub members: u64,
 }
 
 /// Why an engine could not be opened.
@@ -229,6 +250,9 @@ impl Engine {
             compaction_read_bytes: counters.compaction_read_bytes.get(),
             compaction_written_bytes: counters.compaction_written_bytes.get(),
             compaction_failures: counters.compaction_failures.get(),
+            groups: self.core.groups.stats(),
+            group_rebalances: counters.group_rebalances.get(),
+            dead_letters: counters.dead_letters.get(),
             ..Stats::default()
         };
         for topic in topics.iter() {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
-use crate::fetch::{FetchError, Fetched, Isolation, Reading, bound_of};
+use crate::fetch::{FetchError, Fetched, From, Isolation, Reading, bound_of};
 use crate::partition::{Bound, Partition, Waiter};
 
 /// A partition of a topic.
@@ -28,6 +28,8 @@ pub(crate) struct PartitionSet {
     next: BTreeMap<Place, Offset>,
     /// The partition behind which a round begins.
     turn: Option<Place>,
+    /// Whether a batch that is larger than a round may be is cut to the records that fit.
+    cuts: bool,
 }
 
 /// A topic as it was at the last look.
@@ -38,7 +40,25 @@ struct Seen {
 
 impl PartitionSet {
     pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Self {
-        Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None }
+        Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None, cuts: false }
+    }
+
+    /// Cuts a batch that is larger than a round may be to the records that fit, one at least. It is unpacked for that, and
+    /// again for the next round: for answers of one request, not for streams, which take a batch whole and write it bit by
+    /// bit.
+    pub(crate) fn cutting_batches(mut self) -> Self {
+        self.cuts = true;
+        self
+    }
+
+    /// The offset of a place in a partition of any topic.
+    pub(crate) async fn resolve(
+        &self,
+        topic: &Topic,
+        partition: &Arc<Partition>,
+        from: From,
+    ) -> Result<Offset, FetchError> {
+        Reading { core: &self.core, topic, partition, isolation: self.isolation }.resolve(from).await
     }
 
     /// Lets a topic's partitions be put in.
@@ -66,6 +86,19 @@ impl PartitionSet {
     /// All partitions with their positions, in order.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (Place, Offset)> {
         self.next.iter().map(|(place, next)| (*place, *next))
+    }
+
+    /// Offsets between the positions and the ends that readers may read to.
+    pub(crate) fn lag(&self) -> u64 {
+        let behind = |(place, next): (&Place, &Offset)| {
+            self.partition(*place).map_or(0, |partition| partition.bound(self.isolation).0.saturating_sub(next.0))
+        };
+        self.next.iter().map(behind).sum()
+    }
+
+    /// Whether no position is below its log start.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.next.iter().all(|(place, next)| self.log_start(*place).is_none_or(|start| start <= *next))
     }
 
     /// Takes out what is not wanted.
@@ -175,7 +208,7 @@ impl PartitionSet {
                     if position < from {
                         fetched.gaps.insert(0, Damage { from: position, to: from });
                     }
-                    return Ok(Some(fetched.keep_bytes(max_bytes)));
+                    return Ok(Some(if self.cuts { fetched.keep_bytes(max_bytes) } else { fetched }));
                 }
             }
         }

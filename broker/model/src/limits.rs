@@ -109,13 +109,16 @@ pub const EXECUTE_ENTRY_BYTES: usize = 512;
 /// Most members of one group.
 pub const GROUP_MEMBERS_MAX: usize = 10_000;
 /// Most topics that one member of a group subscribes to.
-pub const SUBSCRIPTION_TOPICS_MAX: usize = 1_000;
+pub const GROUP_TOPICS_MAX: usize = 1_000;
 /// Longest text by which a member of a group says who it is; what is beyond is cut off.
 pub const CLIENT_BYTES_MAX: usize = 256;
 /// Longest name of an assignor, `module:` included.
 pub const ASSIGNOR_NAME_BYTES_MAX: usize = 256;
 /// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
 pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
+/// Most bytes that a member of Kafka's classic group protocol says of itself for all its protocols together, and most of
+/// its assignment.
+pub const CLASSIC_METADATA_BYTES_MAX: usize = 1 << 20;
 /// Longest time that a group waits for its assignor; then the built-in one decides.
 pub const ASSIGN_MS_MAX: u64 = 30_000;
 /// Smallest `segment.bytes`. Kafka's is 14 bytes before 4.0 and 1 MiB since; ours is what one index interval needs.
@@ -134,11 +137,21 @@ pub const SESSION_TIMEOUT_MS: RangeInclusive<u64> = 100..=30 * 60 * 1000;
 pub const REBALANCE_TIMEOUT_MS: RangeInclusive<u64> = 100..=60 * 60 * 1000;
 /// Largest silences between two fetches that a member may ask for.
 pub const MAX_POLL_INTERVAL_MS: RangeInclusive<u64> = 100..=24 * 60 * 60 * 1000;
-/// Most topics that one member subscribes to.
-pub const GROUP_TOPICS_MAX: usize = 1_000;
-/// Most characters that are kept of who a member says that it is.
-pub const CLIENT_CHARS_MAX: usize = 256;
 /// Most records of one rejection.
 pub const REJECT_RECORDS_MAX: usize = 1_000;
 /// Most characters of a rejection's reason.
 pub const REJECT_REASON_CHARS_MAX: usize = 4_096;
+/// Most subscriptions of one WebSocket.
+pub const WS_SUBSCRIPTIONS_MAX: usize = 100;
+/// Most topics of one subscription of a WebSocket.
+pub const WS_SUBSCRIPTION_TOPICS_MAX: usize = 100;
+/// Most produces of one WebSocket whose answers are not there yet; then its reading pauses.
+pub const WS_INFLIGHT_PRODUCES_MAX: usize = 64;
+/// Most bytes of such produces; one always fits.
+pub const WS_INFLIGHT_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of answers that wait for one WebSocket to take them; then its reading pauses.
+pub const WS_ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Most characters of a frame's `id` on a WebSocket.
+pub const WS_FRAME_ID_CHARS_MAX: usize = 64;
+/// Most frames in a row that are refused before a WebSocket is closed.
+pub const WS_ERRORS_IN_A_ROW_MAX: u32 = 100;

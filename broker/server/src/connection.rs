@@ -103,21 +103,25 @@ impl Acceptor {
         }
     }
 
-    async fn serve(&self, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    async fn serve(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
         self.connections.inc();
-        if let Err(error) = self.serve_http(stream).await {
+        let held = Arc::new(Held { _permit: permit, connections: self.connections.clone() });
+        if let Err(error) = self.serve_http(stream, held).await {
             tracing::debug!(%error, "a connection broke");
         }
-        self.connections.dec();
     }
 
-    async fn serve_http(&self, stream: TcpStream) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn serve_http(
+        &self,
+        stream: TcpStream,
+        held: Arc<Held>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         stream.set_nodelay(true)?;
-        let local = LocalAddress(stream.local_addr()?);
+        let line = Line { local: LocalAddress(stream.local_addr()?), held, phase: self.phase.clone() };
         let activity = Arc::new(Activity::new());
         let io = TokioIo::new(Watched { stream, activity: Arc::clone(&activity) });
-        let service = service_fn(|request| answer(&self.front, request, local, Busy::begin(&activity)));
-        let mut connection = pin!(self.http.serve_connection(io, service));
+        let service = service_fn(|request| answer(&self.front, request, &line, Busy::begin(&activity)));
+        let mut connection = pin!(self.http.serve_connection(io, service).with_upgrades());
         let mut phase = self.phase.clone();
         let mut draining = false;
         let mut look = interval((self.header_timeout.min(self.idle_timeout) / 2).max(Duration::from_millis(1)));
@@ -144,6 +148,28 @@ impl Acceptor {
     }
 }
 
+/// A connection's place among those that are allowed, and in their number, for as long as its socket is used.
+pub(crate) struct Held {
+    _permit: OwnedSemaphorePermit,
+    connections: prometheus_client::metrics::gauge::Gauge,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.connections.dec();
+    }
+}
+
+/// What whoever takes a connection over from HTTP needs to know of it. Found in the requests that ask for that.
+#[derive(Clone)]
+pub(crate) struct Line {
+    local: LocalAddress,
+    /// To be held until the socket is closed.
+    pub(crate) held: Arc<Held>,
+    /// How far the server's end is.
+    pub(crate) phase: watch::Receiver<Phase>,
+}
+
 fn http(options: &ServeOptions) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(None);
@@ -158,12 +184,15 @@ fn http(options: &ServeOptions) -> http1::Builder {
 async fn answer(
     front: &Front,
     request: Request<Incoming>,
-    local: LocalAddress,
+    line: &Line,
     busy: Busy,
 ) -> Result<hyper::Response<Answer>, Infallible> {
     let asks_first = request.headers().contains_key(header::EXPECT);
     let mut request = request.map(|body| Body::new(Lingering { body: Some(body), asks_first }));
-    request.extensions_mut().insert(local);
+    if request.headers().contains_key(header::UPGRADE) {
+        request.extensions_mut().insert(line.clone());
+    }
+    request.extensions_mut().insert(line.local);
     let response = front.answer(request).await;
     Ok(response.map(|body| Answer { body, _busy: busy }))
 }

@@ -56,9 +56,11 @@ impl Gate {
             let detail = format!("this server does not answer for {other}; --allowed-hosts lets it");
             return Err(Problem::new(ErrorCode::MisdirectedRequest, detail));
         }
-        let reads = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        // Through a WebSocket a page could write and read, whatever the method that opens it.
+        let reads = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
+            && !parts.headers.contains_key(header::UPGRADE);
         if !reads && !self.allows_origin(&parts.headers) && is_cross_site(&parts.headers, &host) {
-            let detail = "a web page of another site may not write here; --allowed-origins lets its origin";
+            let detail = "a web page of another site may not write here, nor open a WebSocket; --allowed-origins lets its origin";
             return Err(Problem::new(ErrorCode::CrossSite, detail));
         }
         Ok(())
@@ -251,6 +253,7 @@ mod tests {
             (false, &[host, ("origin", "http://localhost:3000")]),
             (false, &[host, ("origin", "http://localhost")]),
             (false, &[host, ("origin", "null")]),
+            (false, &[host, ("origin", "")]),
             (false, &[host, ("origin", "http://app.example.org")]),
             (false, &[host, ("origin", "https://app.example.org.evil.net")]),
             (false, &[host, ("origin", "https://app.example.org"), ("origin", "https://evil.example.net")]),
@@ -261,6 +264,9 @@ mod tests {
                 assert_eq!(check(&gate, method, headers), expected, "{headers:?}");
             }
             assert_eq!(check(&gate, Method::GET, headers), None, "{headers:?}");
+            let upgrade = [headers, &[("upgrade", "websocket")]].concat();
+            let expected = if allowed { None } else { Some(ErrorCode::CrossSite) };
+            assert_eq!(check(&gate, Method::GET, &upgrade), expected, "{upgrade:?}");
         }
     }
 

@@ -24,6 +24,7 @@ mod start;
 mod state;
 mod streamed;
 mod topics;
+mod ws;
 
 pub use options::ServeOptions;
 pub use start::{Server, ShutdownError, StartError, start, start_with};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::MatchedPath;
 use http::{Method, StatusCode};
-use levada_engine::{Engine, Health};
+use levada_engine::{Engine, GroupStats, Health};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -26,6 +26,8 @@ pub(crate) struct Metrics {
     durations: Family<RouteLabels, Histogram>,
     in_flight: Gauge,
     connections: Gauge,
+    websockets: Gauge,
+    subscriptions: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -88,7 +90,22 @@ impl EncodeLabelValue for Route {
     }
 }
 
-/// A request that runs.
+/// How groups stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabels {
+    state: GroupWord,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct GroupWord(&'static str);
+
+impl EncodeLabelValue for GroupWord {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+/// Something that is counted while it lives.
 pub(crate) struct Running(Gauge);
 
 impl Drop for Running {
@@ -107,11 +124,14 @@ impl Metrics {
         let requests = Family::default();
         let durations = Family::new_with_constructor(histogram as fn() -> Histogram);
         let (in_flight, connections) = (Gauge::default(), Gauge::default());
+        let (websockets, subscriptions) = (Gauge::default(), Gauge::default());
         registry.register("http_requests", "Answered requests", requests.clone());
         registry.register("http_request_duration_seconds", "From a request's head to its answer's", durations.clone());
         registry.register("http_requests_in_flight", "Requests without an answer's head yet", in_flight.clone());
         registry.register("http_connections", "Open connections", connections.clone());
-        Self { registry, requests, durations, in_flight, connections }
+        registry.register("websockets", "Open WebSockets, which are connections too", websockets.clone());
+        registry.register("websocket_subscriptions", "Subscriptions through WebSockets", subscriptions.clone());
+        Self { registry, requests, durations, in_flight, connections, websockets, subscriptions }
     }
 
     /// Counts one answer.
@@ -126,6 +146,18 @@ impl Metrics {
     pub(crate) fn running(&self) -> Running {
         self.in_flight.inc();
         Running(self.in_flight.clone())
+    }
+
+    /// Counts a WebSocket as open for as long as the guard lives.
+    pub(crate) fn open_websocket(&self) -> Running {
+        self.websockets.inc();
+        Running(self.websockets.clone())
+    }
+
+    /// Counts a subscription for as long as the guard lives.
+    pub(crate) fn subscription(&self) -> Running {
+        self.subscriptions.inc();
+        Running(self.subscriptions.clone())
     }
 
     /// Counts open connections.
@@ -157,11 +189,13 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("tail_cache_bytes", "Bytes of recent batches in memory", stats.tail_cache_bytes),
         ("damaged_ranges", "Stretches of offsets lost to damage", stats.damaged_ranges),
         ("compaction_failing", "Partitions whose last pass of compaction failed", stats.compaction_failing),
+        ("group_members", "Members of consumer groups", stats.groups.members),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         registry.register(name, help, gauge);
     }
+    registry.register("groups", "Consumer groups", groups(&stats.groups));
     for (name, help, value) in [
         ("appended_records", "Records appended", stats.appended_records),
         ("appended_bytes", "Bytes of batches appended", stats.appended_bytes),
@@ -176,10 +210,26 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("compaction_read_bytes", "Bytes of segments that compaction read", stats.compaction_read_bytes),
         ("compaction_written_bytes", "Bytes of segments that compaction wrote", stats.compaction_written_bytes),
         ("compaction_failures", "Passes of compaction that failed", stats.compaction_failures),
+        ("group_rebalances", "Rebalances that consumer groups have begun", stats.group_rebalances),
+        ("dead_letters", "Records that were copied to dead letters", stats.dead_letters),
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);
         registry.register(name, help, counter);
     }
     registry
+}
+
+fn groups(stats: &GroupStats) -> Family<GroupLabels, Gauge> {
+    let groups = Family::<GroupLabels, Gauge>::default();
+    for (state, count) in [
+        ("empty", stats.empty),
+        ("assigning", stats.assigning),
+        ("reconciling", stats.reconciling),
+        ("stable", stats.stable),
+    ] {
+        let labels = GroupLabels { state: GroupWord(state) };
+        groups.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    groups
 }

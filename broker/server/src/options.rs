@@ -71,6 +71,10 @@ pub struct ServeOptions {
     pub offsets_retention: Duration,
     /// How often an event stream says that it is there.
     pub sse_heartbeat: Duration,
+    /// How often a WebSocket is pinged; a peer that misses two pings is dropped.
+    pub ws_ping_interval: Duration,
+    /// How long a WebSocket may take nothing of what is sent before its subscriptions end, and again before it is cut.
+    pub ws_slow_reader_timeout: Duration,
     /// How long a shutdown waits for running requests.
     pub shutdown_timeout: Duration,
 }
@@ -98,6 +102,8 @@ impl Default for ServeOptions {
             group_initial_rebalance_delay: groups.initial_rebalance_delay,
             offsets_retention: groups.offsets_retention,
             sse_heartbeat: Duration::from_secs(15),
+            ws_ping_interval: Duration::from_secs(20),
+            ws_slow_reader_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(30),
         }
     }
@@ -130,6 +136,8 @@ impl ServeOptions {
         time("--group-initial-rebalance-delay-ms", delay, Duration::ZERO..=GROUP_DELAY_CEILING)?;
         time("--offsets-retention-ms", self.offsets_retention, MS..=TIME_CEILING)?;
         time("--sse-heartbeat-ms", self.sse_heartbeat, MS..=TIME_CEILING)?;
+        time("--ws-ping-interval-ms", self.ws_ping_interval, MS..=TIME_CEILING)?;
+        time("--ws-slow-reader-timeout-ms", self.ws_slow_reader_timeout, MS..=TIME_CEILING)?;
         time("--shutdown-timeout-ms", self.shutdown_timeout, MS..=TIME_CEILING)
     }
 }
@@ -174,7 +182,7 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 15] = [
+        let refused: [(&str, Change, Change); 17] = [
             (
                 "--compaction-memory-bytes",
                 |o| o.compaction_memory_bytes = 0,
@@ -209,6 +217,12 @@ mod tests {
                 |o| o.offsets_retention = Duration::MAX,
             ),
             ("--sse-heartbeat-ms", |o| o.sse_heartbeat = Duration::ZERO, |o| o.sse_heartbeat = Duration::MAX),
+            ("--ws-ping-interval-ms", |o| o.ws_ping_interval = Duration::ZERO, |o| o.ws_ping_interval = Duration::MAX),
+            (
+                "--ws-slow-reader-timeout-ms",
+                |o| o.ws_slow_reader_timeout = Duration::ZERO,
+                |o| o.ws_slow_reader_timeout = Duration::MAX,
+            ),
             ("--shutdown-timeout-ms", |o| o.shutdown_timeout = Duration::ZERO, |o| o.shutdown_timeout = Duration::MAX),
         ];
         for (option, small, large) in refused {

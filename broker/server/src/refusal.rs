@@ -32,6 +32,12 @@ impl IntoResponse for Refusal {
         if matches!(problem.status, 429 | 503) {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER);
         }
+        if problem.code == ErrorCode::UpgradeRequired {
+            // RFC 9110 §15.5.22, RFC 6455 §4.4.
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        }
         let accepted = match problem.code {
             ErrorCode::UnsupportedEncoding => Some(header::ACCEPT_ENCODING),
             ErrorCode::UnsupportedMediaType => Some(header::ACCEPT),

@@ -21,7 +21,7 @@ use crate::connection::{Acceptor, Phase};
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::router::router;
-use crate::state::BodyLimits;
+use crate::state::{BodyLimits, WsTimes};
 use crate::{AppState, ServeOptions};
 
 /// The file whose lock says that a broker uses the directory.
@@ -131,7 +131,8 @@ pub async fn start_with(
     let address = listener.local_addr().map_err(listen_error)?;
 
     let limits = BodyLimits { bytes_max: options.max_body_bytes, timeout: options.body_timeout };
-    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat);
+    let ws = WsTimes { ping_interval: options.ws_ping_interval, slow_reader_timeout: options.ws_slow_reader_timeout };
+    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat, ws);
     let front = Front::new(router(state.clone()), gate, state.clone());
     let (phase, watching) = watch::channel(Phase::Serving);
     let permits = Arc::new(Semaphore::new(connections_max as usize));

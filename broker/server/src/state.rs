@@ -22,6 +22,15 @@ pub(crate) struct BodyLimits {
     pub(crate) timeout: Duration,
 }
 
+/// Times of WebSockets, from the options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WsTimes {
+    /// How often they are pinged.
+    pub(crate) ping_interval: Duration,
+    /// How long one may take nothing.
+    pub(crate) slow_reader_timeout: Duration,
+}
+
 /// The shared state; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AppState(Arc<Shared>);
@@ -32,17 +41,19 @@ struct Shared {
     metrics: Metrics,
     address: String,
     heartbeat: Duration,
+    ws: WsTimes,
     closing: watch::Sender<bool>,
 }
 
 impl AppState {
-    pub(crate) fn new(limits: BodyLimits, address: String, heartbeat: Duration) -> Self {
+    pub(crate) fn new(limits: BodyLimits, address: String, heartbeat: Duration, ws: WsTimes) -> Self {
         Self(Arc::new(Shared {
             engine: OnceLock::new(),
             limits,
             metrics: Metrics::new(),
             address,
             heartbeat,
+            ws,
             closing: watch::Sender::new(false),
         }))
     }
@@ -90,6 +101,11 @@ impl AppState {
     /// How often an event stream says that it is there.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.0.heartbeat
+    }
+
+    /// The times of WebSockets.
+    pub(crate) fn ws(&self) -> WsTimes {
+        self.0.ws
     }
 
     /// The address that the broker listens on.

@@ -11,6 +11,8 @@ use crate::output::{one_line, time_text};
 const ORIGINAL_TOPIC: &str = "original_topic";
 const ORIGINAL_PARTITION: &str = "original_partition";
 const ORIGINAL_OFFSET: &str = "original_offset";
+/// Milliseconds since 1970.
+const ORIGINAL_TIMESTAMP: &str = "original_timestamp";
 const ERROR: &str = "error";
 const GROUP: &str = "group";
 const MODULE: &str = "module";
@@ -19,7 +21,8 @@ const ATTEMPTS: &str = "attempts";
 const REDRIVE_COUNT: &str = "redrive_count";
 
 /// What the broker adds to a record that goes to the dead letters, behind the record's own headers.
-const ADDED: [&str; 7] = [ERROR, ORIGINAL_TOPIC, ORIGINAL_PARTITION, ORIGINAL_OFFSET, GROUP, MODULE, ATTEMPTS];
+const ADDED: [&str; 8] =
+    [ERROR, ORIGINAL_TOPIC, ORIGINAL_PARTITION, ORIGINAL_OFFSET, ORIGINAL_TIMESTAMP, GROUP, MODULE, ATTEMPTS];
 
 /// What a record's headers say of the record that it was before it died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +31,8 @@ pub(crate) struct Letter {
     pub(crate) original_topic: String,
     pub(crate) original_partition: Option<u32>,
     pub(crate) original_offset: Option<u64>,
+    /// The record's time there, in milliseconds since 1970.
+    pub(crate) original_timestamp: Option<i64>,
     /// Why it could not be processed.
     pub(crate) error: Option<String>,
     /// The consumer group that rejected it.
@@ -50,6 +55,7 @@ impl Letter {
             original_topic: text(ORIGINAL_TOPIC)?,
             original_partition: text(ORIGINAL_PARTITION).and_then(|text| text.parse().ok()),
             original_offset: text(ORIGINAL_OFFSET).and_then(|text| text.parse().ok()),
+            original_timestamp: text(ORIGINAL_TIMESTAMP).and_then(|text| text.parse().ok()),
             error: text(ERROR),
             group: text(GROUP),
             module: text(MODULE),
@@ -67,7 +73,7 @@ impl Letter {
 }
 
 /// The record as it was before it died, to be sent once more: what the broker had added is gone, and the count of
-/// redrives is one higher. The time is the broker's, as of any new record.
+/// redrives is one higher. It has its own time, where the letter tells it.
 pub(crate) fn sent_back(record: &Record, letter: &Letter) -> NewRecord {
     let added = added(&record.headers);
     let own = record.headers.iter().enumerate();
@@ -82,7 +88,9 @@ pub(crate) fn sent_back(record: &Record, letter: &Letter) -> NewRecord {
             Err(_) => NewValue::Bytes(bytes.clone()),
         },
     };
-    NewRecord { key: record.key.clone(), value, headers, timestamp: None, partition: None }
+    // A time before 1970 means to the broker that there is none.
+    let timestamp = letter.original_timestamp.filter(|time| *time >= 0);
+    NewRecord { key: record.key.clone(), value, headers, timestamp, partition: None }
 }
 
 /// A record and what it says of its death, as JSON; a record that is no letter is told alone.
@@ -179,11 +187,12 @@ mod tests {
         }
     }
 
-    const DIED: [(&str, &str); 6] = [
+    const DIED: [(&str, &str); 7] = [
         ("error", "no such\ncustomer"),
         ("original_topic", "orders"),
         ("original_partition", "2"),
         ("original_offset", "17"),
+        ("original_timestamp", "1600000000000"),
         ("group", "shop"),
         ("attempts", "3"),
     ];
@@ -203,7 +212,8 @@ mod tests {
         let own = [("error", "its own"), ("module", "m"), ("trace", "abc"), ("redrive_count", "2")];
         assert!(headers.into_iter().eq(own.map(|(name, value)| (name, text(value)))));
         assert!(matches!(back.value, NewValue::Text(text) if text == "{\"a\":\n1}"));
-        assert_eq!((back.key.as_deref(), back.partition, back.timestamp), (Some(b"k".as_slice()), None, None));
+        let time = Some(1_600_000_000_000);
+        assert_eq!((back.key.as_deref(), back.partition, back.timestamp), (Some(b"k".as_slice()), None, time));
     }
 
     #[test]
@@ -211,8 +221,10 @@ mod tests {
         let record = record(&[("group", "own"), ("attempts", "2"), ("original_topic", "orders"), ("trace", "abc")]);
         let letter = Letter::of(&record).expect("it is a letter");
         assert_eq!((letter.attempts, letter.group.as_deref()), (Some(2), None));
-        let back = sent_back(&record, &letter).headers;
-        assert!(back.iter().map(|(name, _)| name).eq(["group", "trace", "redrive_count"]), "{back:?}");
+        let back = sent_back(&record, &letter);
+        let names = back.headers.iter().map(|(name, _)| name);
+        assert!(names.eq(["group", "trace", "redrive_count"]), "{back:?}");
+        assert_eq!(back.timestamp, None, "nobody knows when it was");
     }
 
     #[test]

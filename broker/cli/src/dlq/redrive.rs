@@ -9,6 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use levada_api::{AcksWord, ErrorCode, OffsetPlace, Placed, Placement, SetGroupOffset, Topic};
 use levada_client::{Client, ClientError, FetchQuery, Record};
+use levada_model::limits::PRODUCER_EXPIRATION_MS;
+use levada_model::{Clock as _, SystemClock};
 use serde::Serialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -29,13 +31,14 @@ const RETRY_FOR: Duration = Duration::from_secs(30);
   levada dlq redrive orders.dead-letter --max 1
   levada dlq redrive orders.dead-letter --rate 50/s
 
-A letter becomes a new record of its original topic: same key, value and headers, without those that tell of its death, \
-and with `redrive_count` one higher. Letters that arrive meanwhile wait for the next run. One that was sent back \
+A letter becomes a new record of its original topic: same key, value, headers and time, without those headers that tell \
+of its death, and with `redrive_count` one higher. Letters that arrive meanwhile wait for the next run. One that was sent back \
 --max-redrives times already is skipped and told, and so is a record without `original_topic`.
 
 How far it got is kept as the committed offsets of the group `redrive.TOPIC`: the next run goes on there, and `levada \
 group reset redrive.TOPIC --topic TOPIC:PARTITION --to OFFSET` makes it look at letters again. Committed offsets are \
-forgotten some time (7 days) after the last run; --from says where to begin then. A letter that its topic refuses ends \
+forgotten some time (7 days) after the last run. So where nothing is remembered and letters are older than a day, a run \
+does not begin by itself: --from says where to. (What is younger is recognised by its key if it was sent before.) A letter that its topic refuses ends \
 its partition's run, so that nothing is passed over; the exit code is then 1.")]
 pub(crate) struct RedriveCommand {
     /// The topic of dead letters.
@@ -52,9 +55,10 @@ pub(crate) struct RedriveCommand {
     /// Send them all to this topic instead.
     #[arg(long, value_name = "TOPIC")]
     to: Option<String>,
-    /// Where to begin in partitions of which nothing is remembered: `earliest`, `latest` or `time:MS`.
-    #[arg(long, default_value = "earliest", value_parser = start)]
-    from: String,
+    /// Where to begin in partitions of which nothing is remembered: `earliest`, `latest` or `time:MS`. [default: earliest,
+    /// if all letters there are younger than a day]
+    #[arg(long, value_parser = start)]
+    from: Option<String>,
     /// Only tell what would be sent.
     #[arg(long)]
     dry_run: bool,
@@ -80,6 +84,9 @@ pub(super) async fn run(command: RedriveCommand, client: &Client, printer: Print
     }
     let topic = client.topic(&command.topic).await?;
     let remembered = remembered(client, &command.topic).await?;
+    if command.from.is_none() {
+        refuse_old(client, &topic, &remembered).await?;
+    }
     let mut redrive = Redrive {
         client,
         pace: command.rate.map(pace),
@@ -100,6 +107,27 @@ pub(super) async fn run(command: RedriveCommand, client: &Client, printer: Print
     redrive.remember().await?;
     done?;
     redrive.end()
+}
+
+/// Refuses to begin where nothing is remembered of letters that are older than the keys under which they are sent: they
+/// may have been sent back, and that forgotten since.
+async fn refuse_old(client: &Client, topic: &Topic, remembered: &BTreeMap<u32, u64>) -> anyhow::Result<()> {
+    let since = SystemClock.now().0.saturating_sub(PRODUCER_EXPIRATION_MS);
+    let recent = client.offsets_at(&topic.name, since).await?;
+    let is_old = |partition: &u32| {
+        let start = topic.partitions.iter().find(|p| p.partition == *partition).map(|p| p.log_start_offset);
+        recent.iter().any(|at| at.partition == *partition && Some(at.offset) > start)
+    };
+    let unknown = topic.partitions.iter().map(|p| p.partition).filter(|partition| !remembered.contains_key(partition));
+    let old: Vec<_> = unknown.filter(is_old).map(|partition| partition.to_string()).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "nothing is remembered of partition {}, where letters are older than a day: they may have been sent back before. \
+         Say --from earliest to send them all, or --from time:MS or latest",
+        old.join(", ")
+    )
 }
 
 /// A run.
@@ -159,7 +187,7 @@ impl Redrive<'_> {
         for (partition, end) in ends {
             let start = match remembered.get(&partition) {
                 Some(next) => next.to_string(),
-                None => self.command.from.clone(),
+                None => self.command.from.clone().unwrap_or_else(|| "earliest".to_owned()),
             };
             self.partition(partition, start, end).await?;
             self.remember().await?;

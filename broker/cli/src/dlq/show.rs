@@ -65,6 +65,9 @@ fn text(record: &Record) -> String {
     match Letter::of(record) {
         Some(letter) => {
             line("from", letter.origin());
+            if let Some(time) = letter.original_timestamp {
+                line("of", time_text(time));
+            }
             line("error", letter.error.as_deref().map_or_else(|| "-".to_owned(), |error| one_line(error.as_bytes())));
             if let Some(attempts) = letter.attempts {
                 line("attempts", attempts.to_string());

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::group_support::describe;
 use crate::program::{Server, levada};
 
 const KILLS: u64 = 15;
@@ -60,6 +61,27 @@ fn a_topic_is_compacted_and_tells_how_far_it_is() {
     assert!(status.success());
     let dir = dir.expect("it is its own");
     levada(&["log", "verify", dir.path().to_str().expect("text")]).ok();
+}
+
+/// PC-34, for positions that a group has committed.
+#[test]
+fn a_group_goes_on_behind_a_hole_in_which_its_committed_position_lies() {
+    let server = Server::new(&["--group-initial-rebalance-delay-ms", "1"]);
+    server.levada(&["topic", "create", "t", "--config", "cleanup.policy=compact"]).ok();
+    server.pipe(&["produce", "t", "--key-separator", ":"], "a:0\nb:1\nc:2\nd:3\na:4\nb:5\nc:6\na:7\nb:8\nc:9\n").ok();
+    let read = |more: &[&str]| server.levada(&[&["consume", "t", "--group", "g"], more].concat());
+    assert_eq!(read(&["--max", "5"]).ok(), "0\n1\n2\n3\n4\n");
+    server.levada(&["topic", "compact", "t"]).ok();
+    assert_eq!(read(&["--max", "1"]).ok(), "7\n", "offsets 5 and 6 are gone");
+    for from in [0, 2, 3, 4, 6, 7, 9, 10] {
+        server.levada(&["group", "reset", "g", "--topic", "t", "--to", &from.to_string()]).ok();
+        let rest: String = [3, 7, 8, 9].iter().filter(|at| **at >= from).map(|at| format!("{at}\n")).collect();
+        let printed = read(&[]);
+        assert!(!printed.err.contains("reset") && !printed.err.contains("gap"), "from {from}: {printed:?}");
+        assert_eq!(printed.ok(), rest, "from {from}");
+        let offset = &describe(&server, "g").offsets[0];
+        assert_eq!((offset.committed, offset.lag), (10, 0), "from {from}");
+    }
 }
 
 /// What is known of a key: the last record that was acknowledged, by its number.

@@ -32,6 +32,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("offsets-retention-ms", "1", "2"),
     ("shutdown-timeout-ms", "1", "2"),
     ("sse-heartbeat-ms", "1", "2"),
+    ("ws-ping-interval-ms", "1", "2"),
+    ("ws-slow-reader-timeout-ms", "1", "2"),
     ("log-format", "json", "json"),
     ("log-level", "warn", "levada_server=debug,error"),
 ];

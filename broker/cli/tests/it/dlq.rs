@@ -1,5 +1,6 @@
 //! `levada dlq`, on letters that somebody wrote. How records become letters is in `exercise.rs`.
 
+use levada_client::NewRecord;
 use serde_json::{Value, json};
 
 use crate::program::{Running, Server};
@@ -119,6 +120,39 @@ fn a_letter_that_was_sent_but_not_remembered_is_stored_once() {
     server.levada(&["group", "reset", &format!("redrive.{TOPIC}"), "--topic", TOPIC, "--to", "earliest"]).ok();
     assert_eq!(redrive(&server, &[]), first);
     assert_eq!(records(&server, "orders").len(), 2);
+}
+
+#[test]
+fn a_letter_goes_back_with_the_time_of_its_record() {
+    let server = server();
+    bury(&server, "k", "1", &["original_offset=7", "original_timestamp=1600000000000"]);
+    assert!(server.levada(&["dlq", "show", TOPIC]).ok().contains("2020-09-13T12:26:40"));
+    redrive(&server, &[]);
+    let back = records(&server, "orders")[0].clone();
+    assert_eq!(
+        (&back["timestamp"], &back["headers"]),
+        (&1_600_000_000_000_i64.into(), &json!([["redrive_count", "1"]]))
+    );
+}
+
+/// The group that remembers may have expired, and the keys of what was sent with it.
+#[test]
+fn old_letters_of_which_nothing_is_remembered_are_sent_only_when_asked_for() {
+    let server = server();
+    server.levada(&["topic", "create", TOPIC, "--partitions", "2"]).ok();
+    let headers = vec![("original_topic".to_owned(), Some("orders".into()))];
+    let old = NewRecord { headers, timestamp: Some(1_600_000_000_000), partition: Some(1), ..NewRecord::text("old") };
+    server.store(TOPIC, &[old]);
+    for args in [&["dlq", "redrive", TOPIC][..], &["dlq", "redrive", TOPIC, "--dry-run"]] {
+        let error = server.levada(args).failed(1);
+        assert!(error.contains("nothing is remembered of partition 1") && error.contains("--from"), "{error}");
+    }
+    assert_eq!(records(&server, "orders").len(), 0, "nothing was sent");
+    let dry = redrive(&server, &["--from", "earliest", "--dry-run"]);
+    assert_eq!(dry.len(), 1);
+    assert_eq!(redrive(&server, &["--from", "latest", "--dry-run"]), Vec::<Value>::new());
+    assert_eq!(redrive(&server, &["--from", "earliest"]).len(), 1);
+    assert_eq!(redrive(&server, &[]), Vec::<Value>::new(), "now it is remembered");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use levada_client::{NewRecord, NewValue};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -205,4 +206,55 @@ fn what_is_no_log_is_told() {
     assert!(error.contains("no segments"), "{error}");
     let error = log("dump", &dir.path().join("nowhere.log"), &[]).failed(1);
     assert!(error.contains("nowhere.log"), "{error}");
+}
+
+/// Of twelve records, two in a batch, these stay: the newest of each key, and the mark that a key is gone.
+#[test]
+fn a_compacted_log_is_whole_and_what_went_from_it_is_told_calmly() {
+    let server = Server::new(&[]);
+    let config = ["--config", "cleanup.policy=compact", "--config", "compression.type=zstd"];
+    server.levada(&[&["topic", "create", "t"][..], &config].concat()).ok();
+    let record = |key: &'static str, n: u32| NewRecord::text(format!("{key} {n}")).with_key(key);
+    for n in 0..4 {
+        // Of all these only their places stay.
+        server.store("t", &[record("a", n), record("b", n)]);
+    }
+    let gone = NewRecord { value: NewValue::Tombstone, ..record("b", 4) };
+    server.store("t", &[record("a", 4), gone]);
+    server.store("t", &[record("a", 5), record("c", 5)]);
+    server.levada(&["topic", "compact", "t"]).ok();
+    server.levada(&["consume", "t", "--group", "g"]).ok();
+    server.levada(&["group", "reset", "g", "--topic", "t", "--to", "5"]).ok();
+    let (status, dir) = server.terminate();
+    assert!(status.success());
+    let dir = dir.expect("it is its own");
+
+    let said = log("verify", dir.path(), &[]);
+    assert!(said.out.starts_with("whole: ") && said.out.trim_end().ends_with("0 damaged places"), "{said:?}");
+    assert_eq!(said.err, "", "nothing to say");
+    said.ok();
+    let text = log("dump", dir.path(), &["--records"]).ok();
+    assert!(!text.contains("DAMAGED") && !text.contains(" -1"), "{text}");
+    let holds = |words: &str| text.lines().any(|line| line.contains(words));
+    assert!(holds("offsets 0..7  no records, all were compacted away"), "{text}");
+    assert!(holds("offsets 8..9  1 of 2 records") && holds("create time up to "), "{text}");
+    assert!(holds("tombstones go after "), "{text}");
+    assert!(holds("offsets 10..11  2 records"), "{text}");
+    let batches = lines(log("dump", dir.path(), &["--output", "ndjson", "--records"]));
+    let mut next = std::collections::BTreeMap::new();
+    for batch in &batches {
+        let next = next.entry(batch["file"].to_string()).or_insert(batch["base_offset"].as_u64());
+        assert_eq!(batch["base_offset"].as_u64(), *next, "each offset is in a batch");
+        *next = batch["last_offset"].as_u64().map(|last| last + 1);
+        assert_eq!(batch["record_count"].as_u64(), batch["records"].as_array().map(|list| list.len() as u64));
+        assert_eq!(batch["base_timestamp"].is_null(), batch["delete_horizon"].is_i64());
+    }
+    let marks: Vec<_> = batches.iter().filter(|batch| batch["delete_horizon"].is_i64()).collect();
+    let mark = &marks[0]["records"][0];
+    assert_eq!((marks.len(), &mark["offset"], &mark["key"], &mark["value"]), (1, &9.into(), &"b".into(), &Value::Null));
+    let now = mark["timestamp"].as_i64().expect("a time");
+    assert!(
+        now > 1_600_000_000_000 && now <= marks[0]["max_timestamp"].as_i64().expect("a time"),
+        "its own time: {mark}"
+    );
 }

@@ -14,6 +14,7 @@ mod exercise;
 mod group_support;
 mod groups;
 mod kill;
+mod kill_group;
 mod log;
 mod messages;
 mod produce;

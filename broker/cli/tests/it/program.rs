@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use levada_client::{AcksWord, Client, NewRecord};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
@@ -177,6 +178,13 @@ impl Server {
     /// Runs a command to this server with something to read.
     pub(crate) fn pipe(&self, args: &[&str], input: impl AsRef<[u8]>) -> Printed {
         run(&mut self.command(args), input.as_ref())
+    }
+
+    /// Stores records in one request.
+    pub(crate) fn store(&self, topic: &str, records: &[NewRecord]) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let client = Client::new(&self.url).expect("a good address");
+        runtime.block_on(client.produce(topic, records, AcksWord::All)).expect("they are stored");
     }
 
     /// Asks the server to end, waits until it has, and answers its directory.

@@ -28,8 +28,8 @@ impl Group {
         ctx: &mut Context<'_>,
         commits: Vec<(TopicPartition, Committed)>,
     ) -> Result<(), StandaloneError> {
-        if !self.members.is_empty() {
-            return Err(StandaloneError::Active(self.members.len()));
+        if self.active() > 0 {
+            return Err(StandaloneError::Active(self.active()));
         }
         for (partition, committed) in commits {
             self.offsets.insert(partition, OffsetRecord::Committed(committed));

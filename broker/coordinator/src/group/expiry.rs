@@ -53,8 +53,8 @@ impl Group {
         if !self.is_shown() {
             return Err(DeleteError::NotFound);
         }
-        if !self.members.is_empty() {
-            return Err(DeleteError::Active(self.members.len()));
+        if self.active() > 0 {
+            return Err(DeleteError::Active(self.active()));
         }
         self.erase();
         Ok(())

@@ -7,7 +7,7 @@ use levada_model::MemberId;
 
 use super::pulse::{Pulse, Revocation};
 use super::{Context, Group};
-use crate::records::{GroupRecord, Hold, MemberRecord, OffsetRecord};
+use crate::records::{ClassicMemberRecord, GroupRecord, Hold, MemberRecord, OffsetRecord};
 use crate::terms::{AssignmentEpoch, Generation};
 use crate::timers::after;
 
@@ -21,18 +21,27 @@ impl Group {
         self.members.load(id, member);
     }
 
+    pub(crate) fn load_classic(&mut self, id: MemberId, member: Option<ClassicMemberRecord>) {
+        self.classic.members.load(id, member);
+    }
+
     pub(crate) fn load_offset(&mut self, partition: TopicPartition, offset: Option<OffsetRecord>) {
         self.offsets.load(partition, offset);
     }
 
     /// All records are in: derives the rest, and starts the timers.
     pub(crate) fn loaded(&mut self, ctx: &mut Context<'_>) {
-        if self.members.is_empty() {
+        if self.active() == 0 {
             self.head.rebalance_due = false;
             self.keep_for_the_rest(ctx);
             return;
         }
         self.head.empty_since = None;
+        if self.members.is_empty() {
+            self.classic_loaded(ctx);
+            return;
+        }
+        self.drop_classic_members();
         let consistent = self.settle_claims();
         self.index(ctx);
         if std::mem::take(&mut self.head.rebalance_due) {

@@ -15,6 +15,9 @@ use crate::terms::{JoinError, Joined, MemberView, NewMember};
 impl Group {
     /// A member joins.
     pub(crate) fn join(&mut self, ctx: &mut Context<'_>, member: NewMember) -> Result<Joined, JoinError> {
+        if !self.classic.members.is_empty() {
+            return Err(JoinError::InconsistentProtocol);
+        }
         let id = member.member_id.clone();
         assert!(!self.members.contains(&id), "member ids are drawn anew for every join");
         let before = member.instance_id.as_ref().and_then(|instance| self.instances.get(instance)).cloned();
@@ -157,13 +160,12 @@ impl Group {
 }
 
 fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPartition, Place>) -> MemberRecord {
-    assert!(member.topics.len() <= limits::SUBSCRIPTION_TOPICS_MAX, "the edge bounds subscriptions");
-    assert!(member.client.len() <= limits::CLIENT_BYTES_MAX, "the edge cuts the client's text");
+    assert!(member.topics.len() <= limits::GROUP_TOPICS_MAX, "the edge bounds subscriptions");
     assert!(member.assignor.len() <= limits::ASSIGNOR_NAME_BYTES_MAX, "the edge bounds the assignor's name");
     MemberRecord {
         instance_id: member.instance_id,
         replaced,
-        client: member.client,
+        client: cut_client(member.client),
         topics: member.topics,
         assignor: member.assignor,
         session_timeout_ms: member.session_timeout_ms,
@@ -172,6 +174,12 @@ fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPart
         start: member.start,
         places,
     }
+}
+
+/// Who a member says that it is, as far as it is kept.
+pub(super) fn cut_client(mut client: String) -> String {
+    client.truncate(client.floor_char_boundary(limits::CLIENT_BYTES_MAX));
+    client
 }
 
 fn uncount<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K) {

@@ -10,11 +10,11 @@ use crate::terms::{Committed, GroupState, GroupSummary, GroupView, Holding, Memb
 impl Group {
     /// Whether there is more of it than marks of what has expired.
     pub(crate) fn is_shown(&self) -> bool {
-        !self.members.is_empty() || self.offsets.is_empty() || self.committed().next().is_some()
+        self.active() > 0 || self.offsets.is_empty() || self.committed().next().is_some()
     }
 
     pub(crate) fn summary(&self) -> GroupSummary {
-        GroupSummary { group: self.name.clone(), state: self.state(), members: self.members.len() }
+        GroupSummary { group: self.name.clone(), state: self.state(), members: self.active() }
     }
 
     pub(crate) fn describe(&self) -> GroupView {
@@ -29,7 +29,7 @@ impl Group {
             generation: self.head.generation,
             assignor: self.head.assignor.clone(),
             fallback: self.head.fallback.clone(),
-            members: self.members.iter().map(summary).collect(),
+            members: self.members.iter().map(summary).chain(self.classic_summaries()).collect(),
             offsets: self.committed().map(|(partition, committed)| (*partition, committed.clone())).collect(),
         }
     }
@@ -90,8 +90,10 @@ impl Group {
     }
 
     fn state(&self) -> GroupState {
-        if self.members.is_empty() {
+        if self.active() == 0 {
             GroupState::Empty
+        } else if self.members.is_empty() {
+            self.classic_state()
         } else if self.head.rebalance_due {
             GroupState::Assigning
         } else if self.revoking > 0 || !self.heirs.is_empty() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use levada_coordinator::{
-    AssignTask, Committed, Coordinator, CoordinatorOptions, DeleteError, GroupState, GroupView, Holding, JoinError,
-    MemberCommit, MemberError, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
+    AssignTask, ClassicAnswer, Committed, Coordinator, CoordinatorOptions, DeleteError, GroupState, GroupView, Holding,
+    JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
     TopicsView,
 };
 use levada_extension::{Assignment, AssignorFault, TopicPartition, native_assignor};
@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<AssignTask>,
     /// The members named by the last step.
     pub(crate) changed: BTreeSet<MemberId>,
+    /// Answers to classic members that no test has taken yet, by token.
+    pub(crate) replies: BTreeMap<u64, ClassicAnswer>,
     /// The records of the last step.
     pub(crate) written: usize,
     log: BTreeMap<Bytes, Bytes>,
@@ -106,6 +108,7 @@ impl World {
             answers: Answers::AtOnce,
             tasks: Vec::new(),
             changed: BTreeSet::new(),
+            replies: BTreeMap::new(),
             written: 0,
             log: BTreeMap::new(),
             options: OPTIONS,
@@ -317,7 +320,8 @@ impl World {
         view.offsets.iter().find(|(at, _)| *at == partition(index)).map(|(_, committed)| committed.offset.0)
     }
 
-    fn take<T>(&mut self, step: Step<T>) -> T {
+    /// Takes in what a step did.
+    pub(crate) fn take<T>(&mut self, step: Step<T>) -> T {
         self.written = step.records.len();
         for record in step.records {
             match record.value {
@@ -329,6 +333,10 @@ impl World {
         let known: BTreeMap<_, _> = known.map(|record| (record.key, record.value.expect("a value"))).collect();
         assert!(known == self.log, "the records of all steps say what the coordinator knows");
         self.changed = step.changed.into_iter().map(|(_, member)| member).collect();
+        for reply in step.replies {
+            let before = self.replies.insert(reply.token, reply.answer);
+            assert!(before.is_none(), "a request is answered once");
+        }
         self.tasks.extend(step.assign);
         if self.answers == Answers::AtOnce {
             while !self.tasks.is_empty() {

@@ -2,6 +2,9 @@
 
 mod assignors;
 mod cases;
+mod classic;
+mod explore;
+mod groups;
 mod kit;
 mod model;
 mod offsets;

@@ -24,7 +24,7 @@ enum Event {
         topics: u8,
         assignor: u8,
     },
-    /// Of whom: the place among all that ever joined, the newest first.
+    /// Of whom: the place among the members, or (from 5 on) among all that ever joined, the newest first.
     Poll {
         who: usize,
         again: bool,
@@ -90,7 +90,7 @@ enum Change {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let who = || 0usize..7;
+    let who = || 0usize..8;
     let how = prop_oneof![
         6 => Just(How::Well), 1 => Just(How::Fault), 1 => Just(How::Twice), 1 => Just(How::Nobody), 2 => Just(How::Rotated),
         1 => Just(How::WrongToken),
@@ -153,7 +153,7 @@ impl Both {
             Event::Poll { who, again } => self.each(*who, |both, id| both.poll(id, *again)),
             Event::Heartbeat { who } => self.each(*who, Self::heartbeat),
             Event::Commit { who, partition, offset, epoch } => {
-                self.each(*who, |both, id| both.commit(id, *partition, *offset, *epoch));
+                self.commit_some(*who, *partition, *offset, *epoch);
             }
             Event::Leave { who } => self.each(*who, Self::leave),
             Event::Pass { steps } => (0..*steps).for_each(|_| self.step()),
@@ -211,11 +211,23 @@ impl Both {
         self.same_view(&id, &view.expect("the topics are there"));
     }
 
-    /// Does something as a member that once joined.
+    /// Does something as a member, or as one that once was.
     fn each(&mut self, who: usize, act: impl FnOnce(&mut Self, &MemberId)) {
-        let Some(place) = self.joined.len().checked_sub(1 + who) else { return };
-        let id = self.joined[place].clone();
-        act(self, &id);
+        let member = self.model.members.keys().nth(who);
+        let once = || self.joined.iter().rev().nth(who.saturating_sub(5));
+        if let Some(id) = member.or_else(once).cloned() {
+            act(self, &id);
+        }
+    }
+
+    /// A member commits; often the one that holds the partition.
+    fn commit_some(&mut self, who: usize, place: usize, offset: u64, epoch: Epoch) {
+        let Some(partition) = self.partition(place) else { return };
+        let holder = self.model.hold.get(&partition).map(|(holder, _)| holder.clone());
+        match holder.filter(|_| who < 4) {
+            Some(holder) => self.commit(&holder, partition, offset, epoch),
+            None => self.each(who, |both, id| both.commit(id, partition, offset, epoch)),
+        }
     }
 
     /// What a request of a member is answered if it is none any more.
@@ -255,8 +267,7 @@ impl Both {
         self.model.remove(id);
     }
 
-    fn commit(&mut self, id: &MemberId, place: usize, offset: u64, epoch: Epoch) {
-        let Some(partition) = self.partition(place) else { return };
+    fn commit(&mut self, id: &MemberId, partition: TopicPartition, offset: u64, epoch: Epoch) {
         let epoch = match epoch {
             Epoch::Explicit => None,
             Epoch::Current => self.model.hold.get(&partition).map(|(_, epoch)| *epoch),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use levada_coordinator::{Coordinator, CoordinatorOptions, Now, Step};
+use levada_coordinator::{Coordinator, CoordinatorOptions, GroupState, Now, Step};
 use levada_extension::murmur2;
 use levada_model::{GroupName, PartitionIndex, Tick, limits};
 use tokio::sync::Notify;
@@ -16,7 +16,9 @@ use super::slot::Slot;
 use super::terms::{GroupError, GroupOptions};
 use super::watches::Watches;
 use crate::catalog::{Catalog, Topic};
+use crate::counters::Counters;
 use crate::directory::Directory;
+use crate::engine::GroupStats;
 use crate::partition::Partition;
 
 /// The coordinators, by the number of their partition, and what they work with.
@@ -67,6 +69,21 @@ impl Groups {
         self.slots.iter().filter_map(|slot| slot.tick(self)).min()
     }
 
+    /// The groups that are known now; waits for no load.
+    pub(crate) fn stats(&self) -> GroupStats {
+        let mut stats = GroupStats::default();
+        for summary in self.slots.iter().flat_map(|slot| slot.summaries()) {
+            stats.members += summary.members as u64;
+            *match summary.state {
+                GroupState::Empty => &mut stats.empty,
+                GroupState::Assigning => &mut stats.assigning,
+                GroupState::Reconciling => &mut stats.reconciling,
+                GroupState::Stable => &mut stats.stable,
+            } += 1;
+        }
+        stats
+    }
+
     /// Changes nothing any more, and lets everyone who waits look again.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
@@ -102,6 +119,10 @@ impl Groups {
 
     pub(super) fn now(&self) -> Now {
         Now { tick: self.directory.tick(), wall: self.directory.now() }
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        self.directory.counters()
     }
 
     /// Why nothing can be changed now, if so.

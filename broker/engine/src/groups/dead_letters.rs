@@ -1,9 +1,10 @@
 //! Records that a member cannot process, copied to the dead letters of their topic: `<topic>.dead-letter`.
 //!
 //! A dead letter has the record's key, value and headers, and behind these headers that say where it came from and why:
-//! `error`, `original_topic`, `original_partition`, `original_offset`, `group`, and `attempts` where that is known. Of a
-//! record that was a dead letter before (it has an `original_topic`) the old ones are replaced, so that each is there
-//! once; all others stay, `redrive_count` among them, by which a redrive knows that it goes in circles.
+//! `error`, `original_topic`, `original_partition`, `original_offset`, `original_timestamp` (milliseconds since 1970),
+//! `group`, and `attempts` where that is known. Of a record that was a dead letter before (it has an `original_topic`) the
+//! old ones are replaced, so that each is there once; all others stay, `redrive_count` among them, by which a redrive
+//! knows that it goes in circles.
 //!
 //! Each is stored under an idempotency key of group, topic id, partition and offset: asking again answers the first
 //! places.
@@ -30,8 +31,16 @@ use crate::produce::{check_replicas, keyed_producer, landings};
 use crate::{Acks, AppendFault, CreateTopic, Engine, Isolation, TopicError};
 
 /// Headers that say where a dead letter came from.
-const ORIGIN_HEADERS: [&str; 7] =
-    ["error", "original_topic", "original_partition", "original_offset", "group", "module", "attempts"];
+const ORIGIN_HEADERS: [&str; 8] = [
+    "error",
+    "original_topic",
+    "original_partition",
+    "original_offset",
+    "original_timestamp",
+    "group",
+    "module",
+    "attempts",
+];
 
 /// A record's place.
 type RecordPlace = (TopicName, PartitionIndex, Offset);
@@ -115,16 +124,20 @@ impl Core {
             for i in here {
                 let offset = reject.records[*i].2;
                 let record = records.binary_search_by_key(&offset, |record| record.offset);
-                let record = record.map(|at| records[at].record.clone());
+                let record = record.map(|at| (records[at].record.clone(), records[at].timestamp));
                 found.insert(*i, record.map_err(|_| format!("there is no record at offset {offset}")));
             }
         }
         let (mut letters, mut faults) = (Vec::with_capacity(found.len()), Vec::new());
         for ((i, record), from) in found.into_iter().zip(&reject.records) {
             match record {
-                Ok(record) => {
+                Ok((record, time)) => {
                     let key = format!("reject {group} {} {} {}", sources[&from.0], from.1, from.2).into_bytes();
-                    letters.push(Letter { from: from.clone(), record: dead_letter(record, group, from, reject), key });
+                    letters.push(Letter {
+                        from: from.clone(),
+                        record: dead_letter(record, time, group, from, reject),
+                        key,
+                    });
                 }
                 Err(fault) => faults.push((i, fault)),
             }
@@ -201,6 +214,7 @@ impl Core {
                 // An owner that panicked answers once for all.
                 let landed = landings.get(i).or(landings.last()).expect("it answers each batch").as_ref();
                 let landed = landed.map_err(|fault| not_stored(of, fault))?;
+                self.directory.counters().dead_letters.add(u64::from(!landed.duplicate));
                 stored[place] = Some((topics[of].name().clone(), index, landed.base_offset));
             }
         }
@@ -219,6 +233,7 @@ fn dead_letters_of(topic: &TopicName) -> Result<TopicName, GroupError> {
 /// The record with its headers of origin.
 fn dead_letter(
     mut record: Record,
+    time: Timestamp,
     group: &GroupName,
     (topic, partition, offset): &RecordPlace,
     reject: &RejectRecords,
@@ -233,6 +248,7 @@ fn dead_letter(
     add("original_topic", topic.to_string());
     add("original_partition", partition.to_string());
     add("original_offset", offset.to_string());
+    add("original_timestamp", time.0.to_string());
     add("group", group.to_string());
     if let Some(attempts) = reject.attempts {
         add("attempts", attempts.to_string());

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::coordinators::CoordinatorHandle;
 use super::members::{member_error, membership, timed};
 use super::standing::Standing;
-use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched};
+use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPosition};
 use crate::Engine;
 
 /// A waiting fetch says so many times within a session that its member lives.
@@ -39,6 +39,18 @@ impl Engine {
         let polling =
             Polling { engine: self, who, group, member, coordinator: self.core.coordinator_of_member(group, member)? };
         polling.fetch(fetch).await
+    }
+
+    /// Offsets between the positions of a member's cursor and the ends that it may read to.
+    #[must_use]
+    pub fn group_lag(&self, cursor: &GroupCursor) -> u64 {
+        let topics = self.core.catalog.topics();
+        let behind = |position: &GroupPosition| {
+            let state = topics.by_id(position.topic).map(|topic| topic.state());
+            let end = state.and_then(|state| state.partition(position.partition).map(|it| it.last_stable_offset()));
+            end.map_or(0, |end| end.0.saturating_sub(position.next.0))
+        };
+        cursor.positions.iter().map(behind).sum()
     }
 }
 

@@ -8,7 +8,7 @@ use levada_coordinator::{
 };
 use levada_extension::TopicPartition;
 use levada_model::{
-    GroupName, MemberId, Offset, Operation, PartitionIndex, Principal, Resource, Tick, Timestamp, TopicName, limits,
+    GroupName, MemberId, Offset, Operation, PartitionIndex, Principal, Resource, Tick, Timestamp, TopicName,
 };
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ impl Engine {
         let member = NewMember {
             member_id: MemberId::new(&Uuid::new_v4().simple().to_string()).expect("32 digits keep the rule"),
             instance_id: join.instance_id,
-            client: join.client.chars().take(limits::CLIENT_CHARS_MAX).collect(),
+            client: join.client,
             topics: join.topics,
             assignor: join.assignor.as_str().into(),
             session_timeout_ms: join.session_timeout_ms,
@@ -169,9 +169,9 @@ impl Core {
     ) -> Result<Vec<Holding>, GroupError> {
         let coordinator = self.coordinator_of_member(group, member)?;
         let step = coordinator.step(|machine, now, _| {
-            let Step { answer, records, changed, assign } = machine.commit(now, group, member, Vec::new());
+            let step = machine.commit(now, group, member, Vec::new());
             let holdings = machine.holdings(group, member).unwrap_or_default();
-            Step { answer: answer.map(|_| holdings), records, changed, assign }
+            step.map(|answer| answer.map(|_| holdings))
         });
         step.await?.map_err(member_error)
     }
@@ -274,8 +274,7 @@ pub(super) fn member_error(error: MemberError) -> GroupError {
 
 /// A step whose answer goes with the time at which it was taken.
 pub(super) fn timed<T>(now: Now, step: Step<T>) -> Step<(Now, T)> {
-    let Step { answer, records, changed, assign } = step;
-    Step { answer: (now, answer), records, changed, assign }
+    step.map(|answer| (now, answer))
 }
 
 fn refused_place(topic: TopicName, partition: PartitionIndex, reason: String) -> Place {

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, Now, Step, TopicsView};
+use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, GroupSummary, Now, Step, TopicsView};
 use levada_extension::{Assignment, AssignorFault};
 use levada_log::{AppendError, BatchBuilder, NewBatch, SequenceCheck};
 use levada_model::{GroupName, Offset, Record, Tick, Timestamp};
@@ -176,6 +176,14 @@ impl Slot {
         }
     }
 
+    /// The groups that are known, if the coordinator is loaded.
+    pub(super) fn summaries(&self) -> Vec<GroupSummary> {
+        match &*self.state.lock() {
+            State::Loaded(loaded) => loaded.machine.groups(),
+            State::Unloaded { .. } | State::Loading(_) => Vec::new(),
+        }
+    }
+
     /// What is due, and when something is due next.
     pub(super) fn tick(self: &Arc<Self>, groups: &Arc<Groups>) -> Option<Tick> {
         /// Until there is room again.
@@ -217,7 +225,8 @@ impl Slot {
         let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
         let due_before = loaded.machine.next_due();
         let now = groups.now();
-        let Step { answer, records, changed, assign } = step(&mut loaded.machine, now, &groups.catalog);
+        // Replies go to classic members, for whom there is no face yet.
+        let Step { answer, records, changed, assign, replies: _ } = step(&mut loaded.machine, now, &groups.catalog);
         if let Err(fault) = loaded.push(records, now.wall) {
             self.watches.wake_all();
             return Some(Err(Arc::new(fault)));
@@ -225,6 +234,7 @@ impl Slot {
         for (_, member) in &changed {
             self.watches.wake(member);
         }
+        groups.counters().group_rebalances.add(assign.len() as u64);
         for task in assign {
             self.assign(groups, &loaded, task);
         }

@@ -43,7 +43,7 @@ impl Standing {
     pub(super) fn new(core: Arc<Core>, cursor: Option<GroupCursor>) -> Self {
         let positions = cursor.into_iter().flat_map(|cursor| cursor.positions);
         let cursor = positions.map(|p| ((p.topic, p.partition), (p.epoch, p.next))).collect();
-        let set = PartitionSet::new(core.clone(), Isolation::ReadCommitted);
+        let set = PartitionSet::new(core.clone(), Isolation::ReadCommitted).cutting_batches();
         Self { core, set, held: BTreeMap::new(), cursor, resets: Vec::new() }
     }
 
@@ -81,9 +81,9 @@ impl Standing {
             self.set.set_turn(turn(&self.set));
             match self.set.read_round(max_records, max_bytes).await {
                 Ok(parts) => {
-                    let part = |(place, fetched)| {
+                    let part = |(place, fetched): (Place, _)| {
                         let Held { topic, epoch } = &self.held[&place];
-                        GroupPart { topic: topic.clone(), fetched, epoch: *epoch }
+                        GroupPart { topic: topic.clone(), topic_id: place.0, fetched, epoch: *epoch }
                     };
                     return Ok(parts.into_iter().map(part).collect());
                 }

@@ -151,7 +151,7 @@ pub struct JoinGroup {
     pub start: Start,
     /// Its fixed identity over restarts (KIP-345).
     pub instance_id: Option<InstanceId>,
-    /// Who it says that it is (its user agent).
+    /// Who it says that it is (its user agent); the first `CLIENT_BYTES_MAX` bytes are kept.
     pub client: String,
 }
 
@@ -203,6 +203,8 @@ pub struct GroupFetched {
 pub struct GroupPart {
     /// The topic.
     pub topic: TopicName,
+    /// Its id, as cursors name it.
+    pub topic_id: TopicId,
     /// The records.
     pub fetched: Fetched,
     /// The holding in which they are delivered.

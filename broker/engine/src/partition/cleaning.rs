@@ -1,7 +1,7 @@
 //! One partition's compaction: passes over its log, what became of the last, and their end when the log goes.
 //!
-//! Only the cleaner begins passes, one at a time. A pass holds the log to be planned and to be put in place, and not
-//! while it reads and writes: what fails there fails the pass, and neither the log nor its directory. Not here: which
+//! Only the cleaner begins passes, one at a time. A pass holds the log to be planned and to be put in place (a segment at
+//! a time), and not while it reads and writes: what fails there fails the pass, and neither the log nor its directory. Not here: which
 //! partition is next, and when.
 
 use std::panic::{self, AssertUnwindSafe};
@@ -141,13 +141,13 @@ impl Partition {
             self.reader.compaction_state(now, bound).map_err(|error| CleanFault::Failed(error.to_string().into()))?;
             let plan = self.holding(|log| log.plan_compaction(now, bound, forced))?;
             let Some(plan) = plan else { return Ok(None) };
-            let compacted = self.run(plan)?;
+            let mut compacted = self.run(plan)?;
+            // Each segment costs some syncs: appends have their turn in between.
+            while self.holding(|log| log.install_next(&mut compacted))? {}
             let installed = self.holding(|log| {
                 let installed = log.install_compacted(compacted)?;
-                if let Some(pass) = &installed {
-                    // Readers at the tail would go on to see what is gone.
-                    self.tail.drop_below(pass.next_dirty);
-                }
+                // Readers at the tail would go on to see what is gone; of what came to nothing, some may be in place.
+                self.tail.drop_below(installed.as_ref().map_or(bound, |pass| pass.next_dirty));
                 Ok(installed)
             })?;
             // Retention or a truncation came in between: what is left is another log.

@@ -18,7 +18,7 @@ use levada_model::{
     Durability, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TimestampType,
     TopicConfig, TopicId,
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use cleaning::{CleanFault, Failure};
 pub(crate) use queue::{Landed, Landings, NewAppend, Shut};
@@ -243,16 +243,17 @@ impl Partition {
         Ok(retained)
     }
 
-    /// Does something with the log once all that was written is synced; nothing if the log is closed.
+    /// Does something with the log once all that was written is synced; nothing if the log is closed. Whoever waits for
+    /// the log has it next, also when this is called again at once.
     fn with_flushed<T>(
         &self,
         work: impl FnOnce(&mut PartitionLog) -> Result<T, Arc<StorageError>>,
     ) -> Result<Option<T>, Arc<StorageError>> {
         // Most of what a page-cache topic has to flush goes while appends go on.
         let ahead = if self.dirty.load(Ordering::Acquire) { self.reader.sync_ahead() } else { Ok(()) };
-        let mut log = self.log.lock();
+        let mut held = self.log.lock();
         // A log that was given up meanwhile may have lost its files.
-        let Some(log) = &mut *log else { return Ok(None) };
+        let Some(log) = &mut *held else { return Ok(None) };
         // To be early is not worth a failure: what is missing is synced below.
         if let Err(error) = ahead
             && !error.is_out_of_files()
@@ -260,7 +261,9 @@ impl Partition {
             return Err(error.into());
         }
         self.flush(log)?;
-        work(log).map(Some)
+        let done = work(log);
+        MutexGuard::unlock_fair(held);
+        done.map(Some)
     }
 
     fn flush(&self, log: &mut PartitionLog) -> Result<(), Arc<StorageError>> {

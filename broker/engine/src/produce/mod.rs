@@ -42,12 +42,26 @@ impl Engine {
         topic: &TopicName,
         request: ProduceRequest,
     ) -> Result<Produced, ProduceError> {
+        Ok(self.begin_produce(who, topic, request).await?.produced().await)
+    }
+
+    /// Hands records to their partitions' owners without waiting for these: who begins one produce after the other has
+    /// them stored in this order, partition by partition, and may have many on their way.
+    ///
+    /// # Errors
+    /// See [`ProduceError`]; nothing was stored then.
+    pub async fn begin_produce(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: ProduceRequest,
+    ) -> Result<Accepted, ProduceError> {
         let topic = match self.writable(who, topic)? {
             Some(there) => there,
             None => {
                 self.check(&TopicState::to_be(), &request)?;
                 if let Some(fault) = mismatch(request.expected_offset) {
-                    return Ok(Produced { records: vec![Err(fault); request.records.len()], duplicate: false });
+                    return Ok(Accepted::refused(&request, fault));
                 }
                 self.create_to_write(topic).await?
             }
@@ -58,12 +72,12 @@ impl Engine {
         let producer = producer(who, &topic, &request.once);
         if is_key_reused(&state, producer).await {
             let fault = Arc::new(AppendError::KeyReused.into());
-            return Ok(Produced { records: vec![Err(fault); request.records.len()], duplicate: false });
+            return Ok(Accepted::refused(&request, fault));
         }
         let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
         let bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
         let sent = compute(work, bytes, move || send(&state, request, &placements, producer, now)).await;
-        Ok(sent.answers().await)
+        Ok(Accepted(Outcome::Sent(sent)))
     }
 
     /// Stores batches as they are, all of one partition in one piece. Checked whole before any is stored: CRC, counts,
@@ -161,6 +175,28 @@ impl Engine {
 
 /// The producer id, epoch and sequence of a request's batches, and how its partitions judge them.
 type Producer = (Option<(ProducerId, ProducerEpoch, Sequence)>, SequenceCheck);
+
+/// A produce that is with its partitions' owners. Dropping it takes nothing back.
+pub struct Accepted(Outcome);
+
+enum Outcome {
+    Known(Produced),
+    Sent(SentRequest),
+}
+
+impl Accepted {
+    fn refused(request: &ProduceRequest, fault: Arc<AppendFault>) -> Self {
+        Self(Outcome::Known(Produced { records: vec![Err(fault); request.records.len()], duplicate: false }))
+    }
+
+    /// Waits for the owners; not with [`Acks::None`].
+    pub async fn produced(self) -> Produced {
+        match self.0 {
+            Outcome::Known(produced) => produced,
+            Outcome::Sent(sent) => sent.answers().await,
+        }
+    }
+}
 
 /// An append that one partition's owner has accepted, or why not.
 struct Sent {

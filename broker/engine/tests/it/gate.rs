@@ -1,4 +1,4 @@
-//! A storage whose syncs of log files can be held back, so that tests stand in the middle of one; and that knows which
+//! A storage whose syncs of log files and swaps of segments can be held back, so that tests stand in the middle of one; and that knows which
 //! threads have synced anything.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::support::LONG;
 
-/// Holds syncs of segments while it is shut, and panics in their writes once it is broken.
+/// Holds syncs or swaps of segments while it is shut for them, and panics in their writes once it is broken.
 #[derive(Clone)]
 pub(crate) struct Gate {
     inner: Arc<dyn Storage>,
@@ -29,6 +29,9 @@ struct Door {
 struct State {
     shut: bool,
     shut_for_copies: bool,
+    shut_for_swaps: bool,
+    /// Swaps that go on though it is shut for them.
+    swaps_let: usize,
     waiting: usize,
     broken: bool,
     sync_threads: BTreeSet<String>,
@@ -43,6 +46,21 @@ struct GatedFile {
 }
 
 impl Door {
+    /// Waits while it is held; then does what is to be done in the same moment.
+    fn pass(&self, is_held: impl Fn(&State) -> bool, then: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        if is_held(&state) {
+            state.waiting += 1;
+            self.changed.notify_all();
+            // A test that fails leaves the gate shut; it shall not hang as well.
+            let give_up = std::time::Instant::now() + LONG;
+            while is_held(&state) && !self.changed.wait_until(&mut state, give_up).timed_out() {}
+            state.waiting -= 1;
+        }
+        then(&mut state);
+        self.changed.notify_all();
+    }
+
     fn note_sync(&self) {
         let thread = std::thread::current();
         self.state.lock().sync_threads.insert(thread.name().unwrap_or_default().to_owned());
@@ -64,10 +82,23 @@ impl Gate {
         self.door.state.lock().shut_for_copies = true;
     }
 
-    /// Lets all syncs go on.
+    /// From now on it waits with each segment that a compaction puts in place.
+    pub(crate) fn shut_for_swaps(&self) {
+        self.door.state.lock().shut_for_swaps = true;
+    }
+
+    /// Lets one segment be put in place, and comes back when that has begun.
+    pub(crate) async fn let_one_swap_go(&self) {
+        self.until_waiting(1).await;
+        self.door.state.lock().swaps_let = 1;
+        self.door.changed.notify_all();
+        self.until("no swap came", |state| state.swaps_let == 0).await;
+    }
+
+    /// Lets all go on.
     pub(crate) fn open(&self) {
         let mut state = self.door.state.lock();
-        (state.shut, state.shut_for_copies) = (false, false);
+        (state.shut, state.shut_for_copies, state.shut_for_swaps) = (false, false, false);
         drop(state);
         self.door.changed.notify_all();
     }
@@ -82,16 +113,20 @@ impl Gate {
         std::mem::take(&mut self.door.state.lock().sync_threads)
     }
 
-    /// Comes back when so many syncs wait.
+    /// Comes back when so many syncs or swaps wait.
     pub(crate) async fn until_waiting(&self, count: usize) {
+        self.until("nothing came to wait", move |state| state.waiting >= count).await;
+    }
+
+    async fn until(&self, or: &'static str, holds: impl Fn(&State) -> bool + Send + 'static) {
         let door = self.door.clone();
         let waited = tokio::task::spawn_blocking(move || {
             let mut state = door.state.lock();
-            while state.waiting < count {
-                assert!(!door.changed.wait_for(&mut state, LONG).timed_out(), "no sync came");
+            while !holds(&state) {
+                assert!(!door.changed.wait_for(&mut state, LONG).timed_out(), "{or}");
             }
         });
-        waited.await.expect("syncs wait");
+        waited.await.expect("it comes");
     }
 }
 
@@ -112,6 +147,12 @@ impl Storage for Gate {
         self.inner.modified(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // `<offset>.swap-<offset>`, whose index follows it.
+        let kind = to.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+        if kind.starts_with("swap-") && kind != "swap-index" {
+            let is_held = |state: &State| state.shut_for_swaps && state.swaps_let == 0;
+            self.door.pass(is_held, |state| state.swaps_let = state.swaps_let.saturating_sub(1));
+        }
         self.inner.rename(from, to)
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -151,18 +192,7 @@ impl File for GatedFile {
     fn sync_data(&self) -> io::Result<()> {
         self.door.note_sync();
         let is_held = |state: &State| (self.is_log && state.shut) || (self.is_copy && state.shut_for_copies);
-        let mut state = self.door.state.lock();
-        if !is_held(&state) {
-            drop(state);
-            return self.inner.sync_data();
-        }
-        state.waiting += 1;
-        self.door.changed.notify_all();
-        // A test that fails leaves the gate shut; it shall not hang as well.
-        let give_up = std::time::Instant::now() + LONG;
-        while is_held(&state) && !self.door.changed.wait_until(&mut state, give_up).timed_out() {}
-        state.waiting -= 1;
-        drop(state);
+        self.door.pass(is_held, |_| ());
         self.inner.sync_data()
     }
 }

@@ -65,7 +65,8 @@ pub enum SequenceCheck {
     /// Kafka's rule: contiguous per producer and epoch, the last five batches are recognised as duplicates.
     Producer,
     /// An `Idempotency-Key`: the id is derived from the key, epoch and sequence are the body's digest. The first
-    /// append with the id wins; the same digest again is a duplicate, another one [`AppendError::KeyReused`].
+    /// append with the id wins; the same digest again is a duplicate, another one
+    /// [`AppendError::KeyReused`](crate::AppendError::KeyReused).
     Key,
 }
 
@@ -83,7 +84,8 @@ pub struct Append {
 /// What became of a staged batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It has its place and will be written by the next [`PartitionLog::write`]; the stamped batch is for the tail cache.
+    /// It has its place and will be written by the next [`PartitionLog::write`](crate::PartitionLog::write); the
+    /// stamped batch is for the tail cache.
     Stored(Batch),
     /// It was stored before.
     Duplicate {

@@ -148,8 +148,9 @@ impl PartitionLog {
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When a [`SequenceCheck::Key`] comes without a derived id, or a batch that [`BatchBuf::check_records`] refuses by
-    /// its head: without a record for each offset, or with a delete horizon.
+    /// When a [`SequenceCheck::Key`] comes without a derived id, or a batch that
+    /// [`BatchBuf::check_records`](crate::BatchBuf::check_records) refuses by its head: without a record for each offset,
+    /// or with a delete horizon.
     pub fn stage(
         &mut self,
         append: Append,

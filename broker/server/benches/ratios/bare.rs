@@ -8,10 +8,11 @@ use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tower_http::services::ServeFile;
@@ -57,6 +58,14 @@ async fn batches(State(sink): State<Arc<Sink>>, body: Bytes) -> impl IntoRespons
     format!("{{\"crc\":{crc}}}")
 }
 
+/// Sends the client's first message back to it, over and over.
+async fn repeat(upgrade: WebSocketUpgrade) -> impl IntoResponse {
+    upgrade.on_upgrade(|mut socket| async move {
+        let Some(Ok(message)) = socket.recv().await else { return };
+        while socket.send(message.clone()).await.is_ok() {}
+    })
+}
+
 /// The bare server over a directory: `out` in it is what `GET /out` sends.
 pub(crate) fn router(dir: PathBuf) -> Router {
     let file = File::options().create(true).truncate(true).read(true).write(true).open(dir.join("in")).expect("a file");
@@ -64,6 +73,7 @@ pub(crate) fn router(dir: PathBuf) -> Router {
     Router::new()
         .route("/json", post(json))
         .route("/batches", post(batches))
+        .route("/ws", get(repeat))
         .route_service("/out", ServeFile::new(dir.join("out")))
         .layer(DefaultBodyLimit::max(64 << 20))
         .with_state(sink)

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::load::{self, Measured, request};
 use crate::process::Server;
-use crate::{disk, table};
+use crate::{disk, sockets, table};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const BATCH: (&str, &str) = ("Content-Type", "application/vnd.levada.record-batch");
@@ -382,4 +382,89 @@ pub(crate) fn readers(setting: &Setting<'_>) {
         "bounded, said",
     );
     drop(stalled);
+}
+
+/// Records out through WebSockets, as fast as they are read, against a bare server that sends the same messages.
+pub(crate) fn ws_push(setting: &Setting<'_>) {
+    let (levada, bare) =
+        (Server::start("levada", &setting.fresh("levada")), Server::start("bare", &setting.fresh("bare")));
+    create(&levada, "t", 1, "page-cache");
+    let body = records_json(100);
+    for _ in 0..6_000 {
+        once(&levada, &request("POST", "/v1/topics/t/records", &[JSON], &body));
+    }
+    let message = [sockets::one_message(&levada, "t")];
+    let begin = sockets::begin("t", "earliest");
+    for subscribers in [1, 10, 100] {
+        let turns: Vec<_> = (0..setting.turns)
+            .map(|_| {
+                let ours = sockets::push(&levada, "/v1/ws", &begin, subscribers, setting.duration);
+                (ours, sockets::push(&bare, "/ws", &message, subscribers, setting.duration))
+            })
+            .collect();
+        let pick =
+            |value: &dyn Fn(&(sockets::Pushed, sockets::Pushed)) -> f64| median(turns.iter().map(value).collect());
+        table::row(
+            &format!("WebSocket push of 1 KiB records, {subscribers} subscribers"),
+            &format!("{:.0} MB/s, {:.0} µs CPU a MB", pick(&|t| t.0.megabytes_a_second), pick(&|t| t.0.server_cpu_us)),
+            &format!(
+                "bare axum WebSocket from memory {:.0} MB/s, {:.0} µs CPU a MB",
+                pick(&|t| t.1.megabytes_a_second),
+                pick(&|t| t.1.server_cpu_us)
+            ),
+            pick(&|t| t.0.megabytes_a_second / t.1.megabytes_a_second),
+            "at least 0.60",
+        );
+    }
+}
+
+/// From a produce through one WebSocket to the push through others, at 1,000 records a second.
+pub(crate) fn ws_latency(setting: &Setting<'_>) {
+    let levada = Server::start("levada", &setting.fresh("levada"));
+    for durability in ["page-cache", "fsync"] {
+        create(&levada, durability, 1, durability);
+        for subscribers in [1, 10] {
+            let all = sockets::latencies_us(&levada, durability, subscribers, setting.duration);
+            let at = |percent: usize| all[(all.len() - 1) * percent / 100];
+            table::figure(
+                &format!("produce to push at 1,000 records/s, {durability}, {subscribers} subscribers"),
+                &format!("p50 {:.0} µs, p99 {:.0} µs ({} records)", at(50), at(99), all.len()),
+                "reported",
+            );
+        }
+    }
+}
+
+/// What WebSockets cost that nothing happens on: as many as the limit of open files allows, 10,000 at most.
+pub(crate) fn ws_idle(setting: &Setting<'_>) {
+    /// Files that either side needs besides.
+    const SPARE: u64 = 100;
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    // The server gives half of its files to connections.
+    let count = usize::try_from((files / 2).min(10_000) - SPARE).expect("a small number");
+    raise_file_limit();
+    for (topic, what) in [(None, "idle WebSockets"), (Some("t"), "idle WebSockets with a subscription each")] {
+        let levada = Server::start("levada", &setting.fresh("levada"));
+        create(&levada, "t", 1, "page-cache");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let before = levada.resident_kib();
+        let open = sockets::idle(&runtime, &levada, count, topic);
+        let grown = levada.resident_kib().saturating_sub(before) as f64;
+        table::figure(
+            &format!("{count} {what}: resident memory each"),
+            &format!(
+                "{:.1} KiB; 10,000 would be {:.0} MiB",
+                grown / count as f64,
+                grown / count as f64 * 10_000.0 / 1024.0
+            ),
+            "10,000 under 400 MiB",
+        );
+        drop(open);
+    }
+}
+
+fn raise_file_limit() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("up to the maximum is allowed");
 }

@@ -1,7 +1,7 @@
 //! Levada against bare servers and the bare disk, in one run, as ratios: `cargo bench -p levada-server`.
 //!
 //! `cargo bench -p levada-server -- NAME…` runs only the named ones of: json-one, json-hundred, batches, fsync-one,
-//! footprint, readers. `LEVADA_BENCH_SECONDS` (default 3) is the length of each load, `LEVADA_BENCH_TURNS` (default 3)
+//! footprint, readers, ws-push, ws-latency, ws-idle. `LEVADA_BENCH_SECONDS` (default 3) is the length of each load, `LEVADA_BENCH_TURNS` (default 3)
 //! how often the two sides take turns, `LEVADA_BENCH_IN` a folder on the disk under test (default: the target folder).
 
 mod bare;
@@ -10,6 +10,7 @@ mod disk;
 mod load;
 mod process;
 mod serve;
+mod sockets;
 mod table;
 
 use std::path::PathBuf;
@@ -36,13 +37,16 @@ fn main() {
         duration: Duration::from_secs(number("LEVADA_BENCH_SECONDS", 3)),
         turns: usize::try_from(number("LEVADA_BENCH_TURNS", 3)).expect("a small number"),
     };
-    let all: [(&str, Case); 6] = [
+    let all: [(&str, Case); 9] = [
         ("json-one", cases::json_one),
         ("json-hundred", cases::json_hundred),
         ("batches", cases::batches),
         ("fsync-one", cases::fsync_one),
         ("footprint", cases::footprint),
         ("readers", cases::readers),
+        ("ws-push", cases::ws_push),
+        ("ws-latency", cases::ws_latency),
+        ("ws-idle", cases::ws_idle),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     table::head();

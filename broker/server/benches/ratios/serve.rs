@@ -37,7 +37,7 @@ async fn bare_server(dir: PathBuf) {
         stream.set_nodelay(true).expect("a fresh socket");
         let service = hyper_util::service::TowerToHyperService::new(router.clone());
         let io = hyper_util::rt::TokioIo::new(stream);
-        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
+        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service).with_upgrades());
     }
 }
 

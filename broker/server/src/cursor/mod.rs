@@ -9,5 +9,4 @@ mod topics;
 
 pub(crate) use group::{decode_group, encode_group};
 pub(crate) use topic::{decode_topic, encode_topic};
-#[expect(unused_imports, reason = "the WebSocket face reads several topics")]
 pub(crate) use topics::{decode_topics, encode_topics};

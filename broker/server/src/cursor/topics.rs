@@ -10,7 +10,6 @@ use super::envelope::{Reader, Writer};
 const VERSION: u8 = 2;
 
 /// The cursor of these topics in any order, each named once; the partitions of each are in order of number.
-#[cfg_attr(not(test), expect(dead_code, reason = "the WebSocket face reads several topics"))]
 pub(crate) fn encode_topics(topics: &[Positions]) -> String {
     let mut topics: Vec<_> = topics.iter().collect();
     topics.sort_unstable_by_key(|positions| positions.topic_id);
@@ -28,7 +27,6 @@ pub(crate) fn encode_topics(topics: &[Positions]) -> String {
 }
 
 /// The topics of a cursor, by id; none if it is not one that [`encode_topics`] makes.
-#[cfg_attr(not(test), expect(dead_code, reason = "the WebSocket face reads several topics"))]
 pub(crate) fn decode_topics(text: &str) -> Option<Vec<Positions>> {
     let mut cursor = Reader::open(text, VERSION)?;
     let mut topics: Vec<Positions> = Vec::new();

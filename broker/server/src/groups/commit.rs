@@ -8,7 +8,7 @@ use levada_model::GroupName;
 use super::places::{offsets as places_of, read_partitions};
 use super::records::read_cursor;
 use super::refusal;
-use super::words::{places, refused};
+use super::words::committed as told;
 use crate::extract::{JsonBody, MemberPath, NoParams};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
@@ -40,7 +40,7 @@ pub(super) async fn commit(
     let pointer = |index| if is_cursor { "/cursor".to_owned() } else { format!("/offsets/{index}") };
     let committed = engine.commit_member(&who, &group, &member, what(&group, commit)?).await;
     let committed = committed.map_err(|error| refusal::member(&group, error, pointer))?;
-    Ok(Json(CommittedGroup { committed: places(committed.committed), refused: refused(committed.refused) }))
+    Ok(Json(told(committed)))
 }
 
 fn what(group: &GroupName, commit: CommitGroup) -> Result<CommitWhat, Problem> {

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use levada_api::{AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo};
 use levada_engine::AssignorName;
-use levada_model::limits::{CLIENT_BYTES_MAX, GROUP_TOPICS_MAX};
+use levada_model::limits::GROUP_TOPICS_MAX;
 use levada_model::{InstanceId, Timestamp, TopicName};
 
 use super::refusal;
@@ -36,7 +36,7 @@ pub(super) async fn join(
     headers: HeaderMap,
     JsonBody(join): JsonBody<JoinGroup>,
 ) -> Result<Response, Refusal> {
-    let membership = engine.join_group(&who, &group, wanted(join, &headers)?).await?;
+    let membership = engine.join_group(&who, &group, wanted(join, &client(&headers))?).await?;
     let location = [(header::LOCATION, format!("/v1/groups/{group}/members/{}", membership.member_id))];
     let joined = JoinedGroup {
         member_id: membership.member_id.into(),
@@ -95,7 +95,7 @@ pub(super) async fn leave(
 }
 
 /// The join in the engine's words, or the first field that is wrong.
-fn wanted(join: JoinGroup, headers: &HeaderMap) -> Result<levada_engine::JoinGroup, Problem> {
+pub(crate) fn wanted(join: JoinGroup, client: &str) -> Result<levada_engine::JoinGroup, Problem> {
     let instance_id = join.instance_id.as_deref().map(InstanceId::new).transpose();
     Ok(levada_engine::JoinGroup {
         topics: topics(&join.topics)?,
@@ -109,7 +109,7 @@ fn wanted(join: JoinGroup, headers: &HeaderMap) -> Result<levada_engine::JoinGro
             GroupStart::Time(time) => levada_engine::GroupStart::Time(Timestamp(time)),
         },
         instance_id: instance_id.map_err(|error| wrong("/instance_id", error.to_string()))?,
-        client: client(headers),
+        client: client.to_owned(),
     })
 }
 
@@ -149,10 +149,8 @@ fn wrong(pointer: &str, detail: String) -> Problem {
     Problem::new(ErrorCode::InvalidField, detail.clone()).at(pointer, detail)
 }
 
-/// The beginning of `User-Agent`, without what is no text.
-fn client(headers: &HeaderMap) -> String {
+/// `User-Agent`, without what is no text.
+pub(crate) fn client(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-    let mut client: String = agent.unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
-    client.truncate(client.floor_char_boundary(CLIENT_BYTES_MAX));
-    client
+    agent.unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
 }

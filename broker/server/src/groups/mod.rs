@@ -13,7 +13,14 @@ mod refusal;
 mod reject;
 mod words;
 
+pub(crate) use members::{client, wanted};
+pub(crate) use records::read_cursor;
+pub(crate) use words::{committed, heartbeat};
+
 use axum::middleware;
+use levada_api::Problem;
+use levada_engine::GroupError;
+use levada_model::GroupName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -33,4 +40,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(commit::commit))
         .routes(routes!(reject::reject))
         .route_layer(middleware::from_fn(answers_json))
+}
+
+/// The refusal of a member's call, for others than these routes.
+pub(crate) fn problem(group: &GroupName, error: GroupError) -> Problem {
+    refusal::member(group, error, |_| "/cursor".to_owned()).0
 }

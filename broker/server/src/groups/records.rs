@@ -60,7 +60,7 @@ pub(super) async fn read(
 }
 
 /// A member's cursor; none where it is empty.
-pub(super) fn read_cursor(text: &str) -> Result<Option<GroupCursor>, Problem> {
+pub(crate) fn read_cursor(text: &str) -> Result<Option<GroupCursor>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }

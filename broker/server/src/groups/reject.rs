@@ -14,8 +14,8 @@ use crate::state::{Caller, OpenEngine};
 /// Reject records
 ///
 /// Each goes with its key, value and headers to `<topic>.dead-letter`, and with the headers `error`, `original_topic`,
-/// `original_partition`, `original_offset` and `attempts`; once, however often it is asked for. Nothing is committed: the
-/// member goes on as after any other record.
+/// `original_partition`, `original_offset`, `original_timestamp` (milliseconds since 1970), `group` and `attempts`; once,
+/// however often it is asked for. Nothing is committed: the member goes on as after any other record.
 #[utoipa::path(post, path = "/v1/groups/{group}/members/{member}/reject", operation_id = "reject_records", tag = "Consumer groups", request_body = RejectRecords,
     params(
         ("group" = String, Path, description = "The group's name"),

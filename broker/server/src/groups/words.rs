@@ -1,7 +1,7 @@
 //! The engine's words of groups as the interface's, and back.
 
-use levada_api::{GroupHeartbeat, GroupPartition, GroupPlace, GroupState, MemberState, RefusedCommit};
-use levada_engine::Membership;
+use levada_api::{CommittedGroup, GroupHeartbeat, GroupPartition, GroupPlace, GroupState, MemberState, RefusedCommit};
+use levada_engine::{GroupCommitted, Membership};
 use levada_model::{Offset, PartitionIndex, TopicName};
 
 pub(super) fn partitions(held: &[(TopicName, PartitionIndex)]) -> Vec<GroupPartition> {
@@ -21,6 +21,11 @@ pub(super) fn places(places: Vec<(TopicName, PartitionIndex, Offset)>) -> Vec<Gr
     places.into_iter().map(place).collect()
 }
 
+/// What became of a commit.
+pub(crate) fn committed(committed: GroupCommitted) -> CommittedGroup {
+    CommittedGroup { committed: places(committed.committed), refused: refused(committed.refused) }
+}
+
 pub(super) fn refused(refused: Vec<(TopicName, PartitionIndex, String)>) -> Vec<RefusedCommit> {
     let refused_commit = |(topic, partition, reason): (TopicName, PartitionIndex, String)| RefusedCommit {
         topic: topic.into(),
@@ -30,7 +35,7 @@ pub(super) fn refused(refused: Vec<(TopicName, PartitionIndex, String)>) -> Vec<
     refused.into_iter().map(refused_commit).collect()
 }
 
-pub(super) fn heartbeat(membership: &Membership) -> GroupHeartbeat {
+pub(crate) fn heartbeat(membership: &Membership) -> GroupHeartbeat {
     GroupHeartbeat {
         generation: membership.generation,
         assignment: partitions(&membership.assignment),

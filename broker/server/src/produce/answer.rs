@@ -21,19 +21,25 @@ pub(super) struct Asked {
 
 /// The answer to several records. Where none was stored, it is the first one's problem.
 pub(super) fn records(produced: &Produced, asked: Asked) -> Result<Response, Problem> {
-    let failed = produced.records.iter().filter(|record| record.is_err()).count();
+    let records = placements(produced)?;
+    let is_partial = produced.records.iter().any(Result::is_err);
+    let status = if is_partial { StatusCode::MULTI_STATUS } else { stored(asked.acks) };
+    let answer = ProduceAnswer { records, duplicate: produced.duplicate && !asked.by_key };
+    Ok(json(status, &answer, produced.duplicate && asked.by_key))
+}
+
+/// What became of each record. Where none was stored, it is the first one's problem.
+pub(crate) fn placements(produced: &Produced) -> Result<Vec<Placement>, Problem> {
     if let Some(Err(first)) = produced.records.first()
-        && failed == produced.records.len()
+        && produced.records.iter().all(Result::is_err)
     {
         return Err(refusal::append(first));
     }
-    let status = if failed > 0 { StatusCode::MULTI_STATUS } else { stored(asked.acks) };
-    let records = produced.records.iter().map(|record| match record {
+    let placements = produced.records.iter().map(|record| match record {
         Ok(placed) => Placement::Placed(self::placed(placed)),
         Err(fault) => Placement::Failed { problem: Box::new(refusal::append(fault)) },
     });
-    let answer = ProduceAnswer { records: records.collect(), duplicate: produced.duplicate && !asked.by_key };
-    Ok(json(status, &answer, produced.duplicate && asked.by_key))
+    Ok(placements.collect())
 }
 
 /// The answer to one raw body.

@@ -11,10 +11,11 @@ mod ndjson;
 mod producers;
 mod raw;
 mod records;
-mod refusal;
+pub(crate) mod refusal;
 mod trace;
 mod wishes;
 
+pub(crate) use answer::placements;
 use axum::middleware;
 use levada_engine::Engine;
 use levada_model::{Principal, TopicName};

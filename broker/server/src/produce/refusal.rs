@@ -8,10 +8,10 @@ use levada_model::limits::REQUEST_RECORDS_MAX;
 use crate::refusal::{Refusal, denied, effect};
 
 /// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
-pub(super) type Place = fn(usize) -> Option<String>;
+pub(crate) type Place = fn(usize) -> Option<String>;
 
 /// Places of a JSON produce.
-pub(super) fn in_records(index: usize) -> Option<String> {
+pub(crate) fn in_records(index: usize) -> Option<String> {
     Some(format!("/records/{index}"))
 }
 
@@ -21,7 +21,7 @@ pub(super) fn in_no_place(_: usize) -> Option<String> {
 }
 
 /// A body that is not what a produce takes.
-pub(super) fn body(fault: RecordsFault) -> Problem {
+pub(crate) fn body(fault: RecordsFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         RecordsFault::Malformed { .. } => Problem::new(ErrorCode::InvalidJson, detail),
@@ -44,7 +44,7 @@ pub(super) fn line(fault: RecordsFault) -> Problem {
 }
 
 /// A produce that was refused as a whole; nothing was stored.
-pub(super) fn produce(error: ProduceError, place: Place) -> Problem {
+pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
     let detail = error.to_string();
     match error {
         ProduceError::Denied(error) => denied(&error),

@@ -12,14 +12,14 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use levada_api::media::EVENT_STREAM;
-use levada_api::{Gap, Problem, Rendering};
-use levada_engine::{FetchError, Fetched, FetchedRecords, Positions, TopicReader};
-use levada_log::Damage;
+use levada_api::{Problem, Rendering};
+use levada_engine::{FetchError, Positions, TopicReader};
 use levada_model::{Offset, PartitionIndex};
 use tokio::time::Instant;
 
+use super::part::{Front, Part};
 use super::refusal;
-use super::rendering::{PIECE_BYTES, finished, gap, new_piece, write_record};
+use super::rendering::{PIECE_BYTES, finished, new_piece, write_record};
 use crate::cursor::encode_topic;
 use crate::streamed::streamed;
 
@@ -67,14 +67,6 @@ struct Feed {
     /// What was read and is not written yet.
     parts: VecDeque<Part>,
     state: State,
-}
-
-/// A read of one partition on its way into events.
-struct Part {
-    partition: PartitionIndex,
-    records: FetchedRecords,
-    gaps: VecDeque<(Damage, Gap)>,
-    next_offset: Offset,
 }
 
 impl Feed {
@@ -138,39 +130,35 @@ impl Feed {
 
     /// Writes one partition's events; false where the piece was full before.
     fn write_part(&mut self, part: &mut Part, out: &mut Vec<u8>) -> Result<bool, levada_log::RecordsError> {
-        while let Some(record) = part.records.next() {
-            let record = record?;
-            self.write_gaps(part, record.offset, out);
-            out.extend_from_slice(b"event: record\ndata: ");
-            write_record(out, part.partition, &record, self.rendering);
+        let partition = part.partition;
+        loop {
+            match part.front()? {
+                Front::End => {
+                    let end = part.pass();
+                    self.moved(partition, end);
+                    return Ok(true);
+                }
+                Front::Gap(gap) => {
+                    out.extend_from_slice(b"event: gap\ndata: ");
+                    serde_json::to_writer(&mut *out, gap).expect("a gap is plain data");
+                }
+                Front::Record(record) => {
+                    out.extend_from_slice(b"event: record\ndata: ");
+                    write_record(out, None, partition, record, self.rendering);
+                }
+            }
             out.push(b'\n');
-            self.moved(part.partition, record.offset.advance(1));
+            let next = part.pass();
+            self.moved(partition, next);
             self.end_event(out);
             if out.len() >= PIECE_BYTES {
                 return Ok(false);
             }
         }
-        self.write_gaps(part, part.next_offset, out);
-        self.moved(part.partition, part.next_offset);
-        Ok(true)
-    }
-
-    /// Tells the gaps that end at `until` or before.
-    fn write_gaps(&mut self, part: &mut Part, until: Offset, out: &mut Vec<u8>) {
-        while let Some((lost, gap)) = part.gaps.pop_front_if(|(lost, _)| lost.to <= until) {
-            out.extend_from_slice(b"event: gap\ndata: ");
-            serde_json::to_writer(&mut *out, &gap).expect("a gap is plain data");
-            out.push(b'\n');
-            self.moved(part.partition, lost.to);
-            self.end_event(out);
-        }
     }
 
     fn moved(&mut self, partition: PartitionIndex, next: Offset) {
-        match self.cursor.next.binary_search_by_key(&partition, |(partition, _)| *partition) {
-            Ok(at) => self.cursor.next[at].1 = next,
-            Err(at) => self.cursor.next.insert(at, (partition, next)),
-        }
+        moved(&mut self.cursor, partition, next);
     }
 
     fn end_event(&self, out: &mut Vec<u8>) {
@@ -188,10 +176,10 @@ impl Feed {
     }
 }
 
-impl Part {
-    fn new(mut fetched: Fetched) -> Self {
-        let gaps = fetched.gaps.iter().map(|lost| (*lost, gap(&fetched, *lost))).collect();
-        let (partition, next_offset) = (fetched.partition, fetched.next_offset);
-        Self { partition, records: fetched.take_records(), gaps, next_offset }
+/// Moves one partition's position.
+pub(crate) fn moved(positions: &mut Positions, partition: PartitionIndex, next: Offset) {
+    match positions.next.binary_search_by_key(&partition, |(partition, _)| *partition) {
+        Ok(at) => positions.next[at].1 = next,
+        Err(at) => positions.next.insert(at, (partition, next)),
     }
 }

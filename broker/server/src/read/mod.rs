@@ -5,20 +5,23 @@
 
 mod feed;
 mod offsets;
+mod part;
 mod partition;
 mod record;
-mod refusal;
+pub(crate) mod refusal;
 mod rendering;
-mod start;
+pub(crate) mod start;
 mod topic;
+
+pub(crate) use feed::moved;
+pub(crate) use part::{Front, Part};
+pub(crate) use partition::{Sizes, sizes};
+pub(crate) use rendering::{PIECE_BYTES, format, gaps, group_json, new_piece, write_record};
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-
-pub(crate) use partition::{Sizes, sizes};
-pub(crate) use rendering::{format, group_json};
 
 /// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {

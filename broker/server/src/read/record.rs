@@ -77,7 +77,7 @@ pub(super) async fn read_record(
     };
     let Some(form) = form else { return Ok(raw(found)) };
     let mut out = Vec::new();
-    write_record(&mut out, partition, &found, Rendering { form, one_line: false });
+    write_record(&mut out, None, partition, &found, Rendering { form, one_line: false });
     Ok(([(header::CONTENT_TYPE, JSON)], out).into_response())
 }
 

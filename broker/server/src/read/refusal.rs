@@ -7,7 +7,7 @@ use levada_log::RecordsError;
 use crate::refusal::denied;
 
 /// A read that was refused or ended.
-pub(super) fn fetch(error: &FetchError) -> Problem {
+pub(crate) fn fetch(error: &FetchError) -> Problem {
     let problem = |code| Problem::new(code, error.to_string());
     match error {
         FetchError::Denied(error) => denied(error),
@@ -26,7 +26,7 @@ pub(super) fn fetch(error: &FetchError) -> Problem {
 }
 
 /// A stored batch whose checksum is right cannot be taken apart: it was stored by a bug.
-pub(super) fn records(error: &RecordsError) -> Problem {
+pub(crate) fn records(error: &RecordsError) -> Problem {
     tracing::error!(%error, "a stored batch cannot be taken apart");
     Problem::new(ErrorCode::Internal, "a stored batch cannot be taken apart; the broker's log says more")
 }

@@ -22,7 +22,7 @@ use super::refusal;
 use crate::extract::Params;
 
 /// Bytes after which a piece of an answer is full. An answer that fits into one has a Content-Length.
-pub(super) const PIECE_BYTES: usize = 32 << 10;
+pub(crate) const PIECE_BYTES: usize = 32 << 10;
 /// Room for the record that fills the piece; a larger one makes the piece grow.
 const PIECE_SLACK_BYTES: usize = 8 << 10;
 
@@ -44,7 +44,7 @@ pub(super) fn isolation(params: &mut Params) -> Result<Isolation, Problem> {
 }
 
 /// A buffer for a piece, which does not grow (and so does not double) for records of common sizes.
-pub(super) fn new_piece() -> Vec<u8> {
+pub(crate) fn new_piece() -> Vec<u8> {
     Vec::with_capacity(PIECE_BYTES + PIECE_SLACK_BYTES)
 }
 
@@ -53,12 +53,8 @@ pub(super) fn finished(piece: Vec<u8>) -> Bytes {
     Bytes::from(piece.into_boxed_slice())
 }
 
-/// Writes one record of `partition`.
-pub(super) fn write_record(out: &mut Vec<u8>, partition: PartitionIndex, record: &RecordRef, rendering: Rendering) {
-    write_record_of(out, None, partition, record, rendering);
-}
-
-fn write_record_of(
+/// Writes one record of `partition`, with its topic where the answer holds records of several.
+pub(crate) fn write_record(
     out: &mut Vec<u8>,
     topic: Option<&TopicName>,
     partition: PartitionIndex,
@@ -134,11 +130,11 @@ pub(super) fn batches(fetched: Fetched) -> Response {
 }
 
 /// What cannot be read any more on the way of a read.
-pub(super) fn gaps(fetched: &Fetched) -> impl Iterator<Item = Gap> + '_ {
+pub(crate) fn gaps(fetched: &Fetched) -> impl Iterator<Item = Gap> + '_ {
     fetched.gaps.iter().map(|lost| gap(fetched, *lost))
 }
 
-pub(super) fn gap(fetched: &Fetched, lost: Damage) -> Gap {
+fn gap(fetched: &Fetched, lost: Damage) -> Gap {
     let cause = if lost.to <= fetched.log_start_offset { GapCause::Removed } else { GapCause::Damaged };
     Gap { partition: fetched.partition.0, from: lost.from.0, to: lost.to.0, cause }
 }
@@ -201,7 +197,7 @@ impl Pieces {
                 if self.around == Around::List && !std::mem::take(&mut self.is_first) {
                     out.push(b',');
                 }
-                write_record_of(out, topic.as_ref(), *partition, &record?, rendering);
+                write_record(out, topic.as_ref(), *partition, &record?, rendering);
                 if self.around == Around::Lines {
                     out.push(b'\n');
                 }

@@ -23,7 +23,7 @@ pub(super) fn topic_start(text: &str) -> Option<TopicStart> {
     word(text).map(TopicStart::From).or_else(|| decode_topic(text).map(TopicStart::Positions))
 }
 
-fn word(text: &str) -> Option<From> {
+pub(crate) fn word(text: &str) -> Option<From> {
     match text.split_once(':') {
         None if text == "earliest" => Some(From::Earliest),
         None if text == "latest" => Some(From::Latest),

@@ -17,3 +17,4 @@ mod produce;
 mod raw;
 mod read;
 mod scenarios;
+mod ws;

@@ -63,6 +63,11 @@ impl Raw {
         !more && self.read.is_empty()
     }
 
+    /// Whether the other side closes in time, whatever it sends before.
+    pub(crate) async fn ends(&mut self) -> bool {
+        timeout(PATIENCE, async { while self.more().await {} }).await.is_ok()
+    }
+
     /// Whether nothing has come so far.
     pub(crate) fn has_nothing(&self) -> bool {
         let mut piece = [0; 1];

@@ -64,6 +64,50 @@ async fn appends_and_reads_do_not_wait_for_a_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_have_their_turn_between_the_segments_that_a_pass_puts_in_place() {
+    const SEGMENTS: usize = 16;
+    for durability in ["fsync", "page-cache"] {
+        let (bench, disk) = Bench::sim();
+        let gate = Gate::before(disk.clone());
+        let engine = bench.with(gate.clone()).open();
+        let config = [
+            ("segment.bytes", json!(1_024)),
+            ("min.cleanable.dirty.ratio", json!(1)),
+            ("durability", json!(durability)),
+        ];
+        compacted_topic(&engine, "t", 1, &config).await;
+        // Each segment keeps one of its records, which alone fills the one that comes of it.
+        let (long, short) = ("v".repeat(700), "v".repeat(200));
+        for segment in 0..SEGMENTS {
+            store(&engine, "t", &[(&format!("k{segment}"), &long), ("k", &short)]).await;
+        }
+        gate.shut_for_swaps();
+        let asked = try_compact(&engine, "t", Duration::ZERO).await.expect("it is asked for");
+        assert!(!asked.is_done);
+        gate.until_waiting(1).await;
+        let mut appending = {
+            let engine = engine.clone();
+            tokio::spawn(async move { store(&engine, "t", &[("new", "in between")]).await })
+        };
+        // It has the first turn for which it is in time.
+        let mut turns = 0;
+        while tokio::time::timeout(Duration::from_millis(20), &mut appending).await.is_err() {
+            turns += 1;
+            assert!(turns < SEGMENTS, "it does not wait for the whole pass");
+            gate.let_one_swap_go().await;
+        }
+        gate.until_waiting(1).await;
+        assert_eq!(engine.stats().compaction_passes, 0, "segments are still to be put in place");
+        gate.open();
+        compact(&engine, "t").await;
+        let kept: Vec<_> = all(&engine, "t", 0, 0).await.into_iter().map(|(at, _)| at).collect();
+        assert_eq!(kept, (0..32).step_by(2).chain([31, 32]).collect::<Vec<_>>(), "{durability}");
+        engine.close().await.expect("closed");
+        assert_eq!(all(&bench.with(disk.clone()).open(), "t", 0, 0).await.len(), kept.len(), "also after a restart");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_deleted_and_an_engine_that_closes_end_the_pass_and_leave_nothing_of_it() {
     for closes in [false, true] {
         let (gate, disk, engine) = in_a_pass().await;

@@ -6,7 +6,7 @@ use levada_model::{GroupName, Header, MemberId, Offset, Record, TopicName};
 use serde_json::json;
 
 use super::{Member, filled, group, open, refused};
-use crate::support::{Bench, LONG, all, create, fetch, me, name, p, produce, record, set};
+use crate::support::{Bench, all, create, fetch, me, name, p, produce, record, set};
 
 fn rejecting(records: &[(&str, u32, u64)], reason: &str, attempts: Option<u32>) -> RejectRecords {
     let records = records.iter().map(|(topic, partition, offset)| (name(topic), p(*partition), Offset(*offset)));
@@ -49,7 +49,8 @@ async fn a_rejected_record_goes_to_the_dead_letters_as_it_was_with_its_origin() 
     create(&engine, "t", 1, &[]).await;
     produce(&engine, "t", vec![with_headers("k", "bad", &[("trace", "1"), ("error", "mine")]), record("", "x")]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
+    bench.clock.advance(1_000);
     let places = reject(&member, rejecting(&[("t", 0, 1), ("t", 0, 0)], "no number", Some(3))).await.expect("rejected");
     assert_eq!(places, [("t.dead-letter".to_owned(), 0, 0), ("t.dead-letter".to_owned(), 0, 1)]);
     let letter = record_at(&engine, "t.dead-letter", 1).await;
@@ -61,6 +62,7 @@ async fn a_rejected_record_goes_to_the_dead_letters_as_it_was_with_its_origin() 
         ("original_topic", "t"),
         ("original_partition", "0"),
         ("original_offset", "0"),
+        ("original_timestamp", "1700000000000"),
         ("group", "g"),
         ("attempts", "3"),
     ];
@@ -76,12 +78,12 @@ async fn a_rejection_that_is_tried_again_stores_nothing_twice_also_after_a_resta
     let engine = open(&bench);
     filled(&engine, "t", 1, 3).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let first = reject(&member, rejecting(&[("t", 0, 1)], "one", None)).await.expect("rejected");
     let more = reject(&member, rejecting(&[("t", 0, 2), ("t", 0, 1)], "another", Some(2))).await.expect("rejected");
     assert_eq!((first[0].2, more[0].2, more[1].2), (0, 1, 0));
     let mut other = Member::join(&engine, "h", &["t"]).await;
-    other.fetch_for(LONG).await;
+    other.fetch_waiting().await;
     assert_eq!(reject(&other, rejecting(&[("t", 0, 1)], "one", None)).await.expect("another group's")[0].2, 2);
     drop(other);
     let kept = super::kill(engine, vec![member]).remove(0);
@@ -98,7 +100,7 @@ async fn nothing_is_rejected_where_something_is_wrong() {
     filled(&engine, "t", 1, 3).await;
     filled(&engine, "u", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     engine.truncate_topic(&me(), &name("t"), vec![(p(0), Offset(1))]).await.expect("truncated");
     let records = [("t", 0, 0), ("t", 0, 1), ("t", 0, 3), ("t", 0, 99)];
     let Err(GroupError::Offsets(faults)) = reject(&member, rejecting(&records, "bad", None)).await else {
@@ -126,13 +128,14 @@ async fn a_dead_letter_of_a_dead_letter_has_its_words_of_origin_once() {
         ("original_topic", "t"),
         ("original_partition", "4"),
         ("original_offset", "9"),
+        ("original_timestamp", "5"),
         ("attempts", "3"),
         ("redrive_count", "2"),
     ];
     create(&engine, "t.dead-letter", 1, &[]).await;
     produce(&engine, "t.dead-letter", vec![with_headers("k", "bad", &old)]).await;
     let mut member = Member::join(&engine, "g", &["t.dead-letter"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let places = reject(&member, rejecting(&[("t.dead-letter", 0, 0)], "again", None)).await.expect("rejected");
     assert_eq!(places, [("t.dead-letter.dead-letter".to_owned(), 0, 0)]);
     let letter = record_at(&engine, "t.dead-letter.dead-letter", 0).await;
@@ -143,6 +146,7 @@ async fn a_dead_letter_of_a_dead_letter_has_its_words_of_origin_once() {
         ("original_topic", "t.dead-letter"),
         ("original_partition", "0"),
         ("original_offset", "0"),
+        ("original_timestamp", "1700000000000"),
         ("group", "g"),
     ];
     assert_eq!(headers(&letter), owned(&origin));
@@ -155,7 +159,7 @@ async fn topics_that_can_have_no_dead_letters_say_why() {
     let long = "x".repeat(240);
     filled(&engine, &long, 1, 1).await;
     let mut member = Member::join(&engine, "g", &[&long]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let refused = reject(&member, rejecting(&[(&long, 0, 0)], "bad", None)).await;
     let Err(GroupError::DeadLetters { topic, reason }) = refused else { panic!("its name is too long") };
     assert_eq!(topic, TopicName::new(&long).expect("a name"));
@@ -174,7 +178,7 @@ async fn compacted_dead_letters_take_none_without_a_key() {
     filled(&engine, "t", 1, 1).await;
     create(&engine, "t.dead-letter", 1, &[("cleanup.policy", json!("compact"))]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let refused = reject(&member, rejecting(&[("t", 0, 0)], "bad", None)).await;
     let Err(GroupError::DeadLetters { reason, .. }) = refused else { panic!("its log would be damaged by it") };
     assert!(reason.contains("key"), "{reason}");
@@ -188,7 +192,7 @@ async fn a_record_of_the_largest_size_can_be_set_aside() {
     create(&engine, "t", 1, &[]).await;
     produce(&engine, "t", vec![record("", &"x".repeat(1 << 20))]).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     reject(&member, rejecting(&[("t", 0, 0)], "too much of it", None)).await.expect("rejected");
     assert_eq!(record_at(&engine, "t.dead-letter", 0).await.value.expect("a value").len(), 1 << 20);
 }
@@ -207,7 +211,7 @@ async fn letters_with_keys_keep_their_order_in_a_topic_of_several_partitions() {
     produce(&engine, "t", (0..20).map(|number| record(["a", "b", "c", ""][number % 4], &number.to_string())).collect())
         .await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let records: Vec<_> = (0..20).map(|offset| ("t", 0, offset)).collect();
     let places = reject(&member, rejecting(&records, "bad", None)).await.expect("rejected");
     for key in 0..3 {

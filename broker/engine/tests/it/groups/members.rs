@@ -3,12 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_engine::{CommitWhat, Engine, EngineOptions, GroupCursor, GroupError, GroupFetch, GroupStart, MemberState};
+use levada_engine::{
+    CommitWhat, Engine, EngineOptions, GroupCursor, GroupError, GroupFetch, GroupStart, JoinGroup, MemberState,
+};
 use levada_model::{Authorizer, Denied, InstanceId, MemberId, Offset, Operation, Principal, Resource};
 use tokio::task::JoinSet;
 
 use super::{Member, SESSION_MS, committed, fill, filled, flat, group, joining, names, open, pass, refused};
 use crate::support::{Bench, LONG, START, create, me, name, p, until};
+
+#[tokio::test]
+async fn of_who_a_member_says_that_it_is_the_beginning_is_kept_whatever_its_length() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    create(&engine, "t", 1, &[]).await;
+    // Characters of one, two and three bytes, and one that lies across the cut.
+    for (client, kept) in [
+        ("a".repeat(5_000), "a".repeat(256)),
+        ("é".repeat(200), "é".repeat(128)),
+        ("語".repeat(200), "語".repeat(85)),
+        (String::new(), String::new()),
+    ] {
+        let joined = engine.join_group(&me(), &group("g"), JoinGroup { client, ..joining(&["t"]) }).await;
+        let id = joined.expect("it joins").member_id;
+        let members = engine.describe_group(&me(), &group("g")).await.expect("a group").members;
+        assert_eq!(members.iter().find(|member| member.member_id == id).map(|member| &member.client), Some(&kept));
+    }
+}
 
 #[tokio::test]
 async fn a_member_joins_fetches_commits_and_leaves() {
@@ -20,7 +41,7 @@ async fn a_member_joins_fetches_commits_and_leaves() {
     assert_eq!(joined.state, MemberState::Assigning);
     let mut member = Member::join(&engine, "h", &["t"]).await;
     // PC-06: the first fetch waits for the assignment, and brings the records.
-    let fetched = member.fetch_for(LONG).await;
+    let fetched = member.fetch_waiting().await;
     assert_eq!(names(&fetched.membership.assignment), [("t".to_owned(), 0), ("t".to_owned(), 1)]);
     assert_eq!(member.values(), ["t/0/0", "t/0/1", "t/1/0", "t/1/1"]);
     assert_eq!(fetched.membership.generation, 1);
@@ -40,7 +61,7 @@ async fn a_member_joins_fetches_commits_and_leaves() {
     // Committed means next to read.
     fill(&engine, "t", 1, 2..3).await;
     let mut next = Member::join(&engine, "h", &["t"]).await;
-    next.fetch_for(LONG).await;
+    next.fetch_waiting().await;
     assert_eq!(next.values(), ["t/0/2"]);
 }
 
@@ -94,7 +115,7 @@ async fn a_waiting_fetch_ends_with_the_first_record_of_any_partition() {
     let mut member = Member::join(&engine, "g", &["t"]).await;
     member.settled().await;
     let waiting = tokio::spawn(async move {
-        member.fetch_for(LONG).await;
+        member.fetch_waiting().await;
         member.got
     });
     tokio::task::yield_now().await;
@@ -161,7 +182,7 @@ async fn commits_are_judged_by_partition() {
     filled(&engine, "t", 2, 3).await;
     filled(&engine, "u", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let offsets = vec![
         (name("t"), p(1), Offset(2)),
         (name("u"), p(0), Offset(1)),
@@ -195,7 +216,7 @@ async fn cursors_never_commit_back_and_explicit_offsets_may() {
     member.settled().await;
     member.try_fetch(GroupFetch { max_records: 1, ..member.fetching(LONG) }).await.expect("a fetch");
     let early = member.cursor.clone();
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     member.cursor = early;
     let stands = member.commit().await.expect("it is no fault");
@@ -214,7 +235,7 @@ async fn a_cursor_of_another_group_is_refused() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     let mut other = Member::join(&engine, "h", &["t"]).await;
     other.cursor = member.cursor.clone();
     assert!(matches!(other.try_fetch(other.fetching(LONG)).await, Err(GroupError::OtherGroup)));
@@ -264,7 +285,7 @@ async fn of_two_with_one_instance_id_the_newer_wins_and_nothing_is_rebalanced() 
     let instance_id = Some(InstanceId::new("pod-0/a").expect("an id"));
     let join = || levada_engine::JoinGroup { instance_id: instance_id.clone(), ..joining(&["t"]) };
     let mut old = Member::join_as(&engine, "g", join()).await;
-    let generation = old.fetch_for(LONG).await.membership.generation;
+    let generation = old.fetch_waiting().await.membership.generation;
     let joined = engine.join_group(&me(), &group("g"), join()).await.expect("it joins");
     assert_eq!(joined.assignment.len(), 2, "it has what the older one had");
     assert_eq!(joined.generation, generation);

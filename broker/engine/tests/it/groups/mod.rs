@@ -18,7 +18,7 @@ use levada_engine::{
 };
 use levada_model::{GroupName, MemberId, Offset};
 
-use crate::support::{Bench, me, name, until, values};
+use crate::support::{Bench, LONG, me, name, until, values};
 
 /// Session time-out of the members of the tests, in milliseconds.
 const SESSION_MS: i64 = 45_000;
@@ -50,6 +50,11 @@ fn joining(topics: &[&str]) -> JoinGroup {
         instance_id: None,
         client: "test".to_owned(),
     }
+}
+
+/// A member that says very seldom of itself that it lives, so that only news end its waits.
+fn quiet(topics: &[&str]) -> JoinGroup {
+    JoinGroup { session_timeout_ms: 1_800_000, ..joining(topics) }
 }
 
 /// A member, its cursor, and what it has got.
@@ -84,6 +89,12 @@ impl Member {
 
     async fn fetch_for(&mut self, wait: Duration) -> GroupFetched {
         self.try_fetch(self.fetching(wait)).await.expect("a fetch")
+    }
+
+    /// A fetch whose wait must end by itself.
+    async fn fetch_waiting(&mut self) -> GroupFetched {
+        let fetched = tokio::time::timeout(LONG, self.fetch_for(Duration::from_secs(3_600))).await;
+        fetched.expect("there is something to tell")
     }
 
     async fn fetch(&mut self) -> GroupFetched {

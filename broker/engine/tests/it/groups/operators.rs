@@ -1,10 +1,10 @@
 //! Groups as an operator sees them.
 
-use levada_engine::{From, GroupError, GroupState, MemberState, OffsetCommit};
+use levada_engine::{From, GroupError, GroupState, GroupStats, MemberState, OffsetCommit, RejectRecords};
 use levada_model::Offset;
 
 use super::{Member, committed, fill, filled, group, joining, names, open};
-use crate::support::{Bench, LONG, START, create, me, name, p};
+use crate::support::{Bench, START, create, me, name, p, until};
 
 fn reset(offset: u64) -> Vec<OffsetCommit> {
     vec![OffsetCommit { topic: name("t"), partition: p(0), offset: From::Offset(Offset(offset)) }]
@@ -16,7 +16,7 @@ async fn a_group_is_described_with_its_members_and_lags() {
     let engine = open(&bench);
     filled(&engine, "t", 2, 2).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     bench.clock.advance(1_000);
     fill(&engine, "t", 1, 2..4).await;
@@ -73,7 +73,7 @@ async fn offsets_are_not_set_and_groups_not_deleted_while_members_are_active() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 3).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     for dry_run in [false, true] {
         let refused = engine.commit_group_offsets(&me(), &group("g"), reset(0), dry_run).await;
@@ -104,4 +104,38 @@ async fn nothing_is_known_of_groups_before_the_first() {
     engine.close().await.expect("closed");
     assert!(matches!(engine.list_groups(&me()).await, Err(GroupError::Closing)));
     assert!(matches!(engine.join_group(&me(), &group("g"), joining(&["t"])).await, Err(GroupError::Closing)));
+}
+
+#[tokio::test]
+async fn groups_their_rebalances_and_dead_letters_are_counted_without_a_wait() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    assert_eq!(engine.stats().groups, GroupStats::default());
+    filled(&engine, "t", 2, 2).await;
+    engine.commit_group_offsets(&me(), &group("e"), reset(1), false).await.expect("committed");
+    let mut member = Member::join(&engine, "g", &["t"]).await;
+    member.fetch_waiting().await;
+    let stats = engine.stats();
+    assert_eq!(stats.groups, GroupStats { empty: 1, stable: 1, members: 1, ..GroupStats::default() });
+    assert_eq!((stats.group_rebalances, stats.dead_letters), (1, 0));
+    for _ in 0..2 {
+        let records = vec![(name("t"), p(0), Offset(0)), (name("t"), p(1), Offset(1))];
+        let reject = RejectRecords { records, reason: "bad".to_owned(), attempts: None };
+        engine.reject(&me(), &group("g"), &member.id, reject).await.expect("rejected");
+    }
+    assert_eq!(engine.stats().dead_letters, 2, "the same again is none more");
+    let other = Member::join(&engine, "g", &["t"]).await;
+    until("it is told to give up one", async || !member.heartbeat().await.expect("it is a member").revoked.is_empty())
+        .await;
+    let stats = engine.stats();
+    assert_eq!(stats.groups, GroupStats { empty: 1, reconciling: 1, members: 2, ..GroupStats::default() });
+    assert_eq!(stats.group_rebalances, 2);
+    drop(other);
+    super::kill(engine, vec![member]);
+    // Also while coordinators are loaded, and before.
+    let engine = open(&bench);
+    let seen = engine.stats().groups;
+    assert!(seen.members <= 2 && seen.empty <= 1, "{seen:?}");
+    assert_eq!(engine.list_groups(&me()).await.expect("listed").len(), 2);
+    assert_eq!(engine.stats().groups.members, 2);
 }

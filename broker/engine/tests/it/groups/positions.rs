@@ -38,7 +38,7 @@ async fn a_position_below_the_log_start_moves_there_and_says_what_is_lost() {
     // All is gone: the position moves all the same.
     fill(&engine, "t", 1, 6..8).await;
     engine.truncate_topic(&me(), &name("t"), vec![(p(0), Offset(8))]).await.expect("truncated");
-    let fetched = member.fetch_for(LONG).await;
+    let fetched = member.fetch_waiting().await;
     assert_eq!(fetched.resets, [reset(8, ResetCause::BelowStart)]);
     assert_eq!(fetched.cursor.positions[0].next, Offset(8));
 }
@@ -49,8 +49,8 @@ async fn a_log_start_that_passes_a_waiting_member_ends_its_wait() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 2).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
-    let waiting = tokio::spawn(async move { member.fetch_for(LONG).await });
+    member.fetch_waiting().await;
+    let waiting = tokio::spawn(async move { member.fetch_waiting().await });
     tokio::task::yield_now().await;
     fill(&engine, "t", 1, 2..3).await;
     let fetched = waiting.await.expect("it ends");
@@ -64,7 +64,7 @@ async fn a_committed_offset_beyond_the_end_begins_anew_and_says_so() {
     create(&engine, "t", 1, &[("durability", json!("page-cache"))]).await;
     fill(&engine, "t", 1, 0..5).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     // The group's offsets are on the disk, the page-cache topic's records are not.
     let disk = disk.crash(&CrashPlan::all_lost());
@@ -88,7 +88,7 @@ async fn offsets_expire_once_the_group_was_empty_for_long_and_the_next_member_is
     let join = JoinGroup { session_timeout_ms: HOUR_MS.cast_unsigned() / 2, ..joining(&["t"]) };
     let join = JoinGroup { max_poll_interval_ms: join.session_timeout_ms, ..join };
     let mut member = Member::join_as(&engine, "g", join).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     // PC-15: a quiet topic does not matter while a member lives.
     for _ in 0..2 * WEEK_MS / (HOUR_MS / 3) {
@@ -122,7 +122,7 @@ async fn a_clock_that_jumps_ends_no_session_and_expires_nothing() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     member.commit().await.expect("committed");
     let start = crate::support::START.0;
     for wall in [start + 100 * WEEK_MS, start - 100 * WEEK_MS, start] {

@@ -6,15 +6,15 @@ use std::time::Duration;
 use levada_engine::{GroupError, GroupFetch, MemberState};
 use levada_model::Timestamp;
 
-use super::{Member, REBALANCE_MS, committed, fill, filled, group, names, open, pass, refused, settle};
-use crate::support::{Bench, LONG, START, create, me, until};
+use super::{Member, REBALANCE_MS, committed, fill, filled, group, names, open, pass, quiet, refused, settle};
+use crate::support::{Bench, START, create, me, until};
 
 /// A member that holds all of a topic of two partitions, and another that has just joined.
 async fn torn(bench: &Bench) -> (levada_engine::Engine, Member, Member) {
     let engine = open(bench);
     filled(&engine, "t", 2, 3).await;
     let mut old = Member::join(&engine, "g", &["t"]).await;
-    old.fetch_for(LONG).await;
+    old.fetch_waiting().await;
     let new = Member::join(&engine, "g", &["t"]).await;
     (engine, old, new)
 }
@@ -24,7 +24,7 @@ async fn a_partition_is_given_up_with_the_next_fetch_and_only_then_taken_over() 
     let (bench, _) = Bench::sim();
     let (engine, mut old, mut new) = torn(&bench).await;
     // The wait ends with the word that one is to be given up.
-    let told = old.fetch_for(LONG).await.membership;
+    let told = old.fetch_waiting().await.membership;
     assert_eq!((told.assignment.len(), told.revoked.len()), (1, 1));
     assert_eq!(told.revoke_deadline, Some(Timestamp(START.0 + REBALANCE_MS)));
     assert_eq!(told.state, MemberState::Reconciling);
@@ -39,10 +39,25 @@ async fn a_partition_is_given_up_with_the_next_fetch_and_only_then_taken_over() 
     assert_eq!(old.got.iter().filter(|(_, partition, ..)| *partition == lost).count(), 3, "nothing new of it came");
     assert!(given_up.membership.revoked.is_empty());
     assert_eq!(given_up.cursor.positions.len(), 1);
-    new.fetch_for(LONG).await;
+    new.fetch_waiting().await;
     assert_eq!(new.got, [("t".to_owned(), lost, 3, format!("t/{lost}/3"))], "it goes on at what was committed");
     let stale = old.commit_offset("t", lost, 1).await;
     assert!(matches!(stale, Err(GroupError::IllegalGeneration(none)) if refused(&none) == [("t".to_owned(), lost)]));
+}
+
+#[tokio::test]
+async fn a_first_fetch_that_is_told_of_a_revocation_keeps_the_place() {
+    let (bench, _) = Bench::sim();
+    let engine = open(&bench);
+    create(&engine, "t", 2, &[]).await;
+    let mut old = Member::join_as(&engine, "g", quiet(&["t"])).await;
+    old.settled().await;
+    let waiting = tokio::spawn(async move { old.fetch_waiting().await });
+    tokio::task::yield_now().await;
+    let _new = Member::join(&engine, "g", &["t"]).await;
+    let told = waiting.await.expect("it ends");
+    assert_eq!(told.membership.revoked.len(), 1);
+    assert_eq!(told.cursor.positions.len(), 2);
 }
 
 #[tokio::test]
@@ -69,7 +84,7 @@ async fn a_cursor_from_before_the_loss_commits_nothing_of_what_was_lost() {
 async fn whoever_misses_the_deadline_loses_the_partition_and_nothing_else() {
     let (bench, _) = Bench::sim();
     let (engine, mut old, mut new) = torn(&bench).await;
-    let told = old.fetch_for(LONG).await.membership;
+    let told = old.fetch_waiting().await.membership;
     let lost = told.revoked[0].1.0;
     // Heartbeats keep a member that works for long, and do not give up for it.
     for _ in 0..3 {
@@ -81,7 +96,7 @@ async fn whoever_misses_the_deadline_loses_the_partition_and_nothing_else() {
     pass(&bench, &engine, 3);
     let beat = old.heartbeat().await.expect("it is a member still");
     assert_eq!((beat.assignment.len(), beat.revoked.len()), (1, 0));
-    new.fetch_for(LONG).await;
+    new.fetch_waiting().await;
     assert_eq!(new.got.len(), 3);
     let done = old.commit().await.expect("the other one counts");
     assert_eq!(refused(&done), [("t".to_owned(), lost)]);
@@ -93,11 +108,11 @@ async fn a_waiting_fetch_takes_up_what_another_member_gives_up() {
     let (_engine, mut old, mut new) = torn(&bench).await;
     let waiting = tokio::spawn(async move {
         while new.got.is_empty() {
-            new.fetch_for(LONG).await;
+            new.fetch_waiting().await;
         }
         new.got.len()
     });
-    old.fetch_for(LONG).await;
+    old.fetch_waiting().await;
     old.fetch().await;
     assert_eq!(waiting.await.expect("it ends"), 3);
 }
@@ -141,8 +156,8 @@ async fn a_waiting_member_learns_at_once_that_it_is_idle() {
     let first = Member::join(&engine, "g", &["t"]).await;
     pass(&bench, &engine, 500);
     first.settled().await;
-    let mut second = Member::join(&engine, "g", &["t"]).await;
-    let waiting = tokio::spawn(async move { second.fetch_for(LONG).await.membership });
+    let mut second = Member::join_as(&engine, "g", quiet(&["t"])).await;
+    let waiting = tokio::spawn(async move { second.fetch_waiting().await.membership });
     until("it waits", async || !waiting.is_finished() && engine.stats().waiting_appends == 0).await;
     pass(&bench, &engine, 500);
     let told = waiting.await.expect("it ends");
@@ -163,7 +178,7 @@ async fn a_fetch_whose_cursor_knows_less_than_the_member_has_answers_at_once() {
     settle_both(&mut first, &mut second).await;
     engine.leave_group(&me(), &group("g"), &second.id).await.expect("it leaves");
     until("all is back", async || first.holds().await.len() == 2).await;
-    let told = first.fetch_for(LONG).await;
+    let told = first.fetch_waiting().await;
     assert_eq!(told.membership.assignment.len(), 2);
     assert_eq!(told.cursor.positions.len(), 2, "so the next one waits");
 }

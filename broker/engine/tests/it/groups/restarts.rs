@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{Member, SESSION_MS, committed, fill, filled, flat, group, joining, kill, open, pass, settle};
-use crate::support::{Bench, LONG, create, me, name, until};
+use crate::support::{Bench, create, me, name, until};
 
 #[tokio::test]
 async fn a_settled_group_goes_on_after_stops_and_kills() {
@@ -79,7 +79,7 @@ async fn a_join_that_was_not_assigned_yet_is_assigned_after_a_kill() {
     let mut member = kept.at(&engine);
     assert_eq!(member.heartbeat().await.expect("a member").state, MemberState::Assigning);
     pass(&bench, &engine, 500);
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     assert_eq!(member.values(), ["t/0/0"]);
 }
 
@@ -90,7 +90,7 @@ async fn a_revocation_goes_on_after_a_kill_wherever_it_stood() {
         let engine = open(&bench);
         filled(&engine, "t", 2, 3).await;
         let mut old = Member::join(&engine, "g", &["t"]).await;
-        old.fetch_for(LONG).await;
+        old.fetch_waiting().await;
         let new = Member::join(&engine, "g", &["t"]).await;
         until("it has to give up one", async || {
             let described = engine.describe_group(&me(), &group("g")).await.expect("a group");
@@ -121,10 +121,10 @@ async fn a_lost_holding_stays_lost_over_a_kill() {
     let engine = open(&bench);
     filled(&engine, "t", 1, 3).await;
     let mut old = Member::join(&engine, "g", &["t"]).await;
-    old.fetch_for(LONG).await;
+    old.fetch_waiting().await;
     pass(&bench, &engine, SESSION_MS);
     let mut new = Member::join(&engine, "g", &["t"]).await;
-    new.fetch_for(LONG).await;
+    new.fetch_waiting().await;
     new.commit().await.expect("committed");
     let mut kept = kill(engine, vec![old, new]).into_iter();
     let engine = open(&bench);

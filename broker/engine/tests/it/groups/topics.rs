@@ -5,7 +5,7 @@ use levada_model::Offset;
 use serde_json::json;
 
 use super::{Member, committed, fill, filled, group, open, pass, refused};
-use crate::support::{Bench, LONG, create, me, name, p, set, until};
+use crate::support::{Bench, create, me, name, p, set, until};
 
 async fn alter(engine: &levada_engine::Engine, partitions: u32) {
     let change = AlterTopic { partitions: Some(partitions), ..AlterTopic::default() };
@@ -20,7 +20,7 @@ async fn partitions_that_are_added_are_assigned_to_a_member_that_waits() {
     let mut member = Member::join(&engine, "g", &["t"]).await;
     member.settled().await;
     let waiting = tokio::spawn(async move {
-        let told = member.fetch_for(LONG).await.membership;
+        let told = member.fetch_waiting().await.membership;
         (told, member)
     });
     tokio::task::yield_now().await;
@@ -46,7 +46,7 @@ async fn a_topic_deleted_under_a_subscription_ends_the_wait_and_its_commits_are_
     member.fetch().await;
     let before = member.cursor.clone();
     let waiting = tokio::spawn(async move {
-        let told = member.fetch_for(LONG).await;
+        let told = member.fetch_waiting().await;
         (told, member)
     });
     tokio::task::yield_now().await;
@@ -79,7 +79,7 @@ async fn a_group_whose_only_topic_goes_is_idle_and_waits_on() {
     let engine = open(&bench);
     filled(&engine, "t", 2, 1).await;
     let mut member = Member::join(&engine, "g", &["t"]).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     engine.delete_topic(&me(), &name("t")).await.expect("deleted");
     until("nothing is held", async || member.fetch().await.membership.assignment.is_empty()).await;
     assert!(matches!(member.commit().await, Ok(done) if done.committed.is_empty() && done.refused.is_empty()));
@@ -96,7 +96,7 @@ async fn a_retiring_partition_is_read_until_it_is_dropped() {
     let mut member = Member::join(&engine, "g", &["t"]).await;
     alter(&engine, 1).await;
     until("both are held", async || member.holds().await.len() == 2).await;
-    member.fetch_for(LONG).await;
+    member.fetch_waiting().await;
     assert_eq!(member.values(), ["t/0/0", "t/0/1", "t/1/0", "t/1/1"]);
     for _ in 0..3 {
         pass(&bench, &engine, 20_000);

@@ -48,6 +48,17 @@ async fn a_rejected_record_is_a_dead_letter_with_its_origin_once_however_often_i
     ] {
         assert!(headers[2..].contains(&header), "{header} in {headers:?}");
     }
+    let page = harness.get("/metrics").await.expect(200);
+    let page = String::from_utf8_lossy(&page.body).into_owned();
+    for line in [
+        "levada_groups{state=\"stable\"} 1",
+        "levada_groups{state=\"empty\"} 0",
+        "levada_group_members 1",
+        "levada_group_rebalances_total 1",
+        "levada_dead_letters_total 2",
+    ] {
+        assert!(page.lines().any(|other| other == line), "{line} in {page}");
+    }
     // Nothing was committed by it; the member goes on as after any other record.
     assert_eq!(harness.get("/v1/groups/billing").await.expect(200).json()["offsets"], json!([]));
     member.commit().await.expect(200);

@@ -5,7 +5,7 @@ mod crowd;
 mod dead_letters;
 mod exercise;
 mod instances;
-mod member;
+pub(crate) mod member;
 mod polls;
 mod power_cut;
 mod rebalance;

@@ -1,0 +1,660 @@
+//! Frames that a client sends, read strictly: one pass finds the members, and each is read by its own rule.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use levada_model::limits::{JSON_INTEGER_MAX, WS_SUBSCRIPTION_TOPICS_MAX};
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::FrameId;
+use crate::error::echo;
+use crate::record_query::{AcksWord, IsolationWord};
+use crate::strict::{self, Object, pointer_token, without_place};
+use crate::{ErrorCode, GroupPlace, JoinGroup, Problem};
+
+/// A frame of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientFrame {
+    /// Begins a subscription.
+    Subscribe(Box<Subscribe>),
+    /// Lets a subscription send more.
+    Credit(FrameId, Credit),
+    /// Commits what was delivered up to a cursor.
+    Commit {
+        /// The subscription.
+        id: FrameId,
+        /// The cursor.
+        cursor: String,
+    },
+    /// Ends a subscription.
+    Unsubscribe {
+        /// The subscription.
+        id: FrameId,
+    },
+    /// Stores records.
+    Produce(Produce),
+    /// Asks for a `pong`.
+    Ping {
+        /// Told back.
+        id: Option<FrameId>,
+    },
+}
+
+/// What a subscription is to deliver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscribe {
+    /// What the client calls it.
+    pub id: FrameId,
+    /// Of what.
+    pub of: StreamOf,
+    /// What to see of transactions.
+    pub isolation: IsolationWord,
+    /// As what records come.
+    pub form: StreamForm,
+}
+
+/// Of what a subscription is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamOf {
+    /// Topics, read for this subscription alone.
+    Topics {
+        /// Each once.
+        topics: Vec<String>,
+        /// Where to begin.
+        start: StreamStart,
+    },
+    /// What a member of a group holds.
+    Group {
+        /// The group.
+        group: String,
+        /// How it joins; without topics: those that the group reads already.
+        join: Box<JoinGroup>,
+        /// Where it stands, if it was a member before.
+        cursor: Option<String>,
+    },
+}
+
+/// Where a subscription of topics begins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamStart {
+    /// Nothing was said.
+    Default,
+    /// `from`: this offset in every partition.
+    At(u64),
+    /// `from`: a word or a cursor.
+    From(String),
+    /// `cursor`.
+    Cursor(String),
+    /// `positions`: these offsets; partitions that are not named begin at their start.
+    Positions(Vec<GroupPlace>),
+}
+
+/// As what records come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamForm {
+    /// Text frames of record objects.
+    #[default]
+    Json,
+    /// Binary frames of stored batches.
+    Batches,
+}
+
+/// How much more a subscription may send; none is nothing said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Records.
+    pub records: Option<u64>,
+    /// Bytes: of record objects as they stand in frames, or of stored batches.
+    pub bytes: Option<u64>,
+}
+
+/// Records to store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Produce {
+    /// Told back in the answer.
+    pub id: FrameId,
+    /// The topic.
+    pub topic: String,
+    /// When to answer.
+    pub acks: AcksWord,
+    /// The list of records as it came, for [`parse_record_list`](crate::parse_record_list). It shares the frame's bytes.
+    pub records: Bytes,
+}
+
+/// A frame that was refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BadFrame {
+    /// The frame's `id`, where it has one that can be told back.
+    pub id: Option<FrameId>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// Reads a frame.
+///
+/// # Errors
+/// 400 `invalid-json` where it is no JSON, 422 `invalid-field` with the pointer where it is another.
+///
+/// # Panics
+/// If `frame` is not UTF-8, which the protocol promises of text frames.
+pub fn read_frame(frame: &Bytes) -> Result<ClientFrame, BadFrame> {
+    let text = std::str::from_utf8(frame).expect("text frames are UTF-8");
+    let read = Members::read(text).and_then(|mut members| {
+        let read = members.frame(frame)?;
+        members.finish()?;
+        Ok(read)
+    });
+    read.map_err(|problem| BadFrame { id: lenient_id(text), problem })
+}
+
+/// Names of members that some frame has.
+const NAMES: [&str; 19] = [
+    "assignor",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "max_poll_interval_ms",
+    "instance_id",
+    "type",
+    "id",
+    "topics",
+    "group",
+    "from",
+    "cursor",
+    "positions",
+    "isolation",
+    "format",
+    "filter",
+    "records",
+    "bytes",
+    "topic",
+    "acks",
+];
+const TYPES: &str = "subscribe, credit, commit, unsubscribe, produce, ping";
+
+/// Names of those with which a member joins a group, besides its topics.
+const JOIN_NAMES: [&str; 6] =
+    ["from", "assignor", "session_timeout_ms", "rebalance_timeout_ms", "max_poll_interval_ms", "instance_id"];
+
+/// The members of a frame that nobody has taken yet.
+struct Members<'f> {
+    left: Vec<(Cow<'f, str>, &'f RawValue)>,
+    kind: &'static str,
+}
+
+impl<'f> Members<'f> {
+    fn read(text: &'f str) -> Result<Self, Problem> {
+        let mut unknown = None;
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let read = MembersSeed { refused: &mut unknown }.deserialize(&mut reader);
+        match read.and_then(|left| reader.end().map(|()| left)) {
+            Ok(left) => Ok(Self { left, kind: "" }),
+            Err(error) => Err(explain(text, unknown, &error)),
+        }
+    }
+
+    fn frame(&mut self, frame: &Bytes) -> Result<ClientFrame, Problem> {
+        let kind: Cow<'_, str> = self.need("type")?;
+        Ok(match &*kind {
+            "subscribe" => {
+                self.kind = "subscribe";
+                ClientFrame::Subscribe(Box::new(self.subscribe()?))
+            }
+            "credit" => {
+                self.kind = "credit";
+                self.credit()?
+            }
+            "commit" => {
+                self.kind = "commit";
+                ClientFrame::Commit { id: self.need("id")?, cursor: self.need("cursor")? }
+            }
+            "unsubscribe" => {
+                self.kind = "unsubscribe";
+                ClientFrame::Unsubscribe { id: self.need("id")? }
+            }
+            "produce" => {
+                self.kind = "produce";
+                ClientFrame::Produce(self.produce(frame)?)
+            }
+            "ping" => {
+                self.kind = "ping";
+                ClientFrame::Ping { id: self.take("id")? }
+            }
+            other => return Err(refused("type", format!("there is no frame {:?}; there are {TYPES}", echo(other)))),
+        })
+    }
+
+    fn subscribe(&mut self) -> Result<Subscribe, Problem> {
+        let id = self.need("id")?;
+        let group: Option<String> = self.take("group")?;
+        if self.take::<IgnoredAny>("filter")?.is_some() {
+            return Err(refused("filter", "this broker has no modules to filter with"));
+        }
+        let isolation: IsolationWord = self.take("isolation")?.unwrap_or_default();
+        let form = self.take("format")?.unwrap_or_default();
+        let of = match group {
+            Some(_) if isolation != IsolationWord::ReadCommitted => {
+                return Err(refused("isolation", "a group's members read what is committed"));
+            }
+            Some(group) => self.member(group)?,
+            None => {
+                let topics: Option<Vec<String>> = self.take("topics")?;
+                let topics = topics.ok_or_else(|| whole("one of topics and group is needed"))?;
+                check_topics(&topics)?;
+                StreamOf::Topics { topics, start: self.start()? }
+            }
+        };
+        Ok(Subscribe { id, of, isolation, form })
+    }
+
+    /// A member joins with the fields of [`JoinGroup`], but that `start` is called `from` here.
+    fn member(&mut self, group: String) -> Result<StreamOf, Problem> {
+        let mut json = "{".to_owned();
+        let mut put = |name: &str, value: &str| json.push_str(&format!("\"{name}\":{value},"));
+        let topics = self.raw("topics");
+        put("topics", topics.map_or("[]", RawValue::get));
+        for name in JOIN_NAMES {
+            if let Some(value) = self.raw(name) {
+                put(if name == "from" { "start" } else { name }, value.get());
+            }
+        }
+        json.pop();
+        json.push('}');
+        let join = strict::from_json::<JoinGroup>(json.as_bytes()).map_err(|mut problem| {
+            let place = problem.errors.first_mut().filter(|place| place.pointer == "/start");
+            if let Some(place) = place {
+                place.pointer = "/from".to_owned();
+                problem.detail = format!("/from: {}", place.detail);
+            }
+            problem
+        })?;
+        if topics.is_some() {
+            check_topics(&join.topics)?;
+        }
+        Ok(StreamOf::Group { group, join: Box::new(join), cursor: self.take("cursor")? })
+    }
+
+    fn start(&mut self) -> Result<StreamStart, Problem> {
+        let from: Option<From> = self.take("from")?;
+        let cursor: Option<String> = self.take("cursor")?;
+        let positions: Option<Vec<Object<GroupPlace>>> = self.take("positions")?;
+        Ok(match (from, cursor, positions) {
+            (None, None, None) => StreamStart::Default,
+            (Some(From::Offset(offset)), None, None) => StreamStart::At(offset),
+            (Some(From::Word(word)), None, None) => StreamStart::From(word),
+            (None, Some(cursor), None) => StreamStart::Cursor(cursor),
+            (None, None, Some(positions)) => {
+                StreamStart::Positions(positions.into_iter().map(|Object(place)| place).collect())
+            }
+            (from, ..) => {
+                let second = if from.is_none() { "positions" } else { "from" };
+                return Err(refused(second, "only one of from, cursor and positions"));
+            }
+        })
+    }
+
+    fn credit(&mut self) -> Result<ClientFrame, Problem> {
+        let id = self.need("id")?;
+        let records = self.take::<Whole>("records")?.map(|Whole(n)| n);
+        let bytes = self.take::<Whole>("bytes")?.map(|Whole(n)| n);
+        if records.is_none() && bytes.is_none() {
+            return Err(whole("one of records and bytes is needed"));
+        }
+        Ok(ClientFrame::Credit(id, Credit { records, bytes }))
+    }
+
+    fn produce(&mut self, frame: &Bytes) -> Result<Produce, Problem> {
+        let id = self.need("id")?;
+        let topic = self.need("topic")?;
+        let acks = self.take("acks")?.unwrap_or_default();
+        let records = self.raw("records").ok_or_else(|| missing("records"))?;
+        Ok(Produce { id, topic, acks, records: frame.slice_ref(records.get().as_bytes()) })
+    }
+
+    fn raw(&mut self, name: &str) -> Option<&'f RawValue> {
+        let at = self.left.iter().position(|(other, _)| other == name)?;
+        Some(self.left.swap_remove(at).1)
+    }
+
+    fn take<T: Deserialize<'f>>(&mut self, name: &str) -> Result<Option<T>, Problem> {
+        self.raw(name).map(|raw| strict::member(name, raw.get())).transpose()
+    }
+
+    fn need<T: Deserialize<'f>>(&mut self, name: &str) -> Result<T, Problem> {
+        self.take(name)?.ok_or_else(|| missing(name))
+    }
+
+    fn finish(self) -> Result<(), Problem> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(refused(name, format!("a frame {} has no such field", self.kind))),
+        }
+    }
+}
+
+fn check_topics(topics: &[String]) -> Result<(), Problem> {
+    if !(1..=WS_SUBSCRIPTION_TOPICS_MAX).contains(&topics.len()) {
+        return Err(refused("topics", format!("a subscription has 1 to {WS_SUBSCRIPTION_TOPICS_MAX} topics")));
+    }
+    let repeated = (1..topics.len()).find(|at| topics[..*at].contains(&topics[*at]));
+    repeated.map_or(Ok(()), |at| Err(refused(&format!("topics/{at}"), "the topic is there twice")))
+}
+
+fn missing(name: &str) -> Problem {
+    whole(&format!("the field {name} is missing"))
+}
+
+/// A frame that is wrong as a whole.
+fn whole(detail: &str) -> Problem {
+    Problem::new(ErrorCode::InvalidField, detail).at("", detail)
+}
+
+/// A member (named by a pointer without its first slash) that is not taken.
+fn refused(name: &str, detail: impl Into<String>) -> Problem {
+    let detail = detail.into();
+    Problem::new(ErrorCode::InvalidField, format!("/{name}: {detail}")).at(format!("/{name}"), detail)
+}
+
+/// Malformed JSON comes first, also where it stands behind something that is not taken.
+fn explain(text: &str, unknown: Option<String>, error: &serde_json::Error) -> Problem {
+    if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
+        return Problem::new(ErrorCode::InvalidJson, format!("the frame is not JSON: {syntax}"));
+    }
+    let detail = without_place(&error.to_string());
+    match unknown {
+        Some(name) => refused(&pointer_token(&name), detail),
+        None => whole(&detail),
+    }
+}
+
+/// The `id` of a frame that is refused for something else, if it can be told.
+fn lenient_id(text: &str) -> Option<FrameId> {
+    struct IdSeed;
+    impl<'de> Visitor<'de> for IdSeed {
+        type Value = Option<FrameId>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut id = None;
+            while let Some(name) = map.next_key::<Cow<'_, str>>()? {
+                if name == "id" {
+                    id = serde_json::from_str(map.next_value::<&RawValue>()?.get()).ok();
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(id)
+        }
+    }
+    serde_json::Deserializer::from_str(text).deserialize_map(IdSeed).ok().flatten()
+}
+
+/// Finds the members of a frame; leaves the name of one that is refused.
+struct MembersSeed<'r> {
+    refused: &'r mut Option<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for MembersSeed<'_> {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MembersSeed<'_> {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the field type")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members: Self::Value = Vec::new();
+        while let Some(Name(name)) = map.next_key()? {
+            let fault = if !NAMES.contains(&&*name) {
+                Some("no frame has such a field")
+            } else if members.iter().any(|(other, _)| *other == name) {
+                Some("the field is there twice")
+            } else {
+                None
+            };
+            if let Some(fault) = fault {
+                *self.refused = Some(echo(&name).into_owned());
+                return Err(A::Error::custom(fault));
+            }
+            members.push((name, map.next_value()?));
+        }
+        Ok(members)
+    }
+}
+
+/// A name, borrowed from the frame unless it has escapes.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+/// An integer from 0 to 2^53 - 1.
+struct Whole(u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        strict::whole(deserializer).map(Self)
+    }
+}
+
+/// `from`: an offset, or a word or cursor.
+enum From {
+    Offset(u64),
+    Word(String),
+}
+
+impl<'de> Deserialize<'de> for From {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FromVisitor;
+        impl Visitor<'_> for FromVisitor {
+            type Value = From;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(
+                    f,
+                    "an integer from 0 to {JSON_INTEGER_MAX}, \"earliest\", \"latest\", \"time:MS\", \"tail:N\" or a cursor"
+                )
+            }
+            fn visit_u64<E: Error>(self, n: u64) -> Result<From, E> {
+                let refused = || E::invalid_value(Unexpected::Unsigned(n), &self);
+                if n > JSON_INTEGER_MAX { Err(refused()) } else { Ok(From::Offset(n)) }
+            }
+            fn visit_str<E>(self, text: &str) -> Result<From, E> {
+                Ok(From::Word(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(FromVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GroupStart;
+
+    fn read(text: &str) -> Result<ClientFrame, BadFrame> {
+        read_frame(&Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn every_frame_is_read_whatever_the_order_of_its_members() {
+        let id = FrameId::Text("a".into());
+        for (text, frame) in [
+            (r#"{"type":"ping"}"#, ClientFrame::Ping { id: None }),
+            (r#"{"id":7,"type":"ping"}"#, ClientFrame::Ping { id: Some(FrameId::Number(7)) }),
+            (r#"{"id":"a","t\u0079pe":"unsubscribe"}"#, ClientFrame::Unsubscribe { id: id.clone() }),
+            (r#"{"cursor":"x","type":"commit","id":"a"}"#, ClientFrame::Commit { id: id.clone(), cursor: "x".into() }),
+            (
+                r#" {"type":"credit","id":"a","records":0,"bytes":9007199254740991} "#,
+                ClientFrame::Credit(id.clone(), Credit { records: Some(0), bytes: Some(JSON_INTEGER_MAX) }),
+            ),
+            (
+                r#"{"records":[ {"value":1} ],"acks":"none","topic":"t","type":"produce","id":"a"}"#,
+                ClientFrame::Produce(Produce {
+                    id: id.clone(),
+                    topic: "t".into(),
+                    acks: AcksWord::None,
+                    records: Bytes::from_static(br#"[ {"value":1} ]"#),
+                }),
+            ),
+        ] {
+            assert_eq!(read(text), Ok(frame), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_has_one_start() {
+        let start = |more: &str| match read(&format!(r#"{{"type":"subscribe","id":1,"topics":["t"]{more}}}"#)) {
+            Ok(ClientFrame::Subscribe(subscribe)) => match subscribe.of {
+                StreamOf::Topics { start, .. } => Ok(start),
+                other @ StreamOf::Group { .. } => panic!("{other:?}"),
+            },
+            Ok(other) => panic!("{other:?}"),
+            Err(bad) => Err(bad.problem.errors[0].pointer.clone()),
+        };
+        assert_eq!(start(""), Ok(StreamStart::Default));
+        assert_eq!(start(r#","from":5"#), Ok(StreamStart::At(5)));
+        assert_eq!(start(r#","from":"tail:5""#), Ok(StreamStart::From("tail:5".into())));
+        assert_eq!(start(r#","cursor":"c""#), Ok(StreamStart::Cursor("c".into())));
+        let place = GroupPlace { topic: "t".into(), partition: 0, offset: 3 };
+        let positions = r#","positions":[{"topic":"t","partition":0,"offset":3}]"#;
+        assert_eq!(start(positions), Ok(StreamStart::Positions(vec![place])));
+        for (two, pointer) in [
+            (r#","from":5,"cursor":"c""#, "/from"),
+            (r#","positions":[],"cursor":"c""#, "/positions"),
+            (r#","from":-1"#, "/from"),
+            (r#","from":1.5"#, "/from"),
+            (r#","from":9007199254740992"#, "/from"),
+            (r#","positions":[{"topic":"t","partition":0,"offset":-1}]"#, "/positions/0/offset"),
+            (r#","positions":[["t",0,1]]"#, "/positions/0"),
+            (r#","isolation":"dirty""#, "/isolation"),
+            (r#","filter":"module:x""#, "/filter"),
+        ] {
+            assert_eq!(start(two), Err(pointer.to_owned()), "{two}");
+        }
+    }
+
+    #[test]
+    fn a_member_joins_with_the_words_of_a_join() {
+        let member = |more: &str| match read(&format!(r#"{{"type":"subscribe","id":1,"group":"g"{more}}}"#)) {
+            Ok(ClientFrame::Subscribe(subscribe)) => match subscribe.of {
+                StreamOf::Group { group, join, cursor } => Ok((group, *join, cursor)),
+                other @ StreamOf::Topics { .. } => panic!("{other:?}"),
+            },
+            Ok(other) => panic!("{other:?}"),
+            Err(bad) => Err(bad.problem.errors[0].pointer.clone()),
+        };
+        let (group, join, cursor) = member("").expect("the group alone");
+        assert_eq!((group.as_str(), join, cursor), ("g", JoinGroup::new(Vec::new()), None));
+        let more = r#","topics":["t"],"from":"time:7","instance_id":"i","session_timeout_ms":100,"cursor":"c""#;
+        let (_, join, cursor) = member(more).expect("all of it");
+        assert_eq!(
+            (join.topics, join.start, cursor),
+            (vec!["t".to_owned()], GroupStart::Time(7), Some("c".to_owned()))
+        );
+        assert_eq!((join.instance_id, join.session_timeout_ms), (Some("i".to_owned()), 100));
+        for (wrong, pointer) in [
+            (r#","from":5"#, "/from"),
+            (r#","from":"tail:5""#, "/from"),
+            (r#","assignor":"fair""#, "/assignor"),
+            (r#","session_timeout_ms":99"#, "/session_timeout_ms"),
+            (r#","positions":[]"#, "/positions"),
+            (r#","isolation":"read_uncommitted""#, "/isolation"),
+            (r#","topics":[]"#, "/topics"),
+            (r#","topics":["a","a"]"#, "/topics/1"),
+            (r#","topics":["a",7]"#, "/topics/1"),
+        ] {
+            assert_eq!(member(wrong), Err(pointer.to_owned()), "{wrong}");
+        }
+        let plain = r#"{"type":"subscribe","id":1,"topics":["t"],"assignor":"range"}"#;
+        assert_eq!(read(plain).expect_err("no group").problem.errors[0].pointer, "/assignor");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place_and_the_frames_id() {
+        let one = Some(FrameId::Number(1));
+        let long = format!(r#"{{"type":"ping","id":"{}"}}"#, "i".repeat(65));
+        for (text, id, code, pointer) in [
+            ("", None, ErrorCode::InvalidJson, None),
+            ("nonsense", None, ErrorCode::InvalidJson, None),
+            (r#"{"id":1,"type":"ping""#, None, ErrorCode::InvalidJson, None),
+            (r#"{"id":1,"x":2,"type":"ping"]"#, None, ErrorCode::InvalidJson, None),
+            ("[]", None, ErrorCode::InvalidField, Some("")),
+            ("7", None, ErrorCode::InvalidField, Some("")),
+            (r#"{"id":1}"#, one.clone(), ErrorCode::InvalidField, Some("")),
+            (r#"{"id":1,"type":"shout"}"#, one.clone(), ErrorCode::InvalidField, Some("/type")),
+            (r#"{"id":1,"type":null}"#, one.clone(), ErrorCode::InvalidField, Some("/type")),
+            (r#"{"id":1,"type":"ping","type":"ping"}"#, one.clone(), ErrorCode::InvalidField, Some("/type")),
+            (r#"{"id":1,"type":"ping","a/b":1}"#, one.clone(), ErrorCode::InvalidField, Some("/a~1b")),
+            (r#"{"id":1,"type":"ping","topic":"t"}"#, one.clone(), ErrorCode::InvalidField, Some("/topic")),
+            (r#"{"type":"ping","id":null}"#, None, ErrorCode::InvalidField, Some("/id")),
+            (r#"{"type":"ping","id":""}"#, None, ErrorCode::InvalidField, Some("/id")),
+            (r#"{"type":"ping","id":-1}"#, None, ErrorCode::InvalidField, Some("/id")),
+            (&long, None, ErrorCode::InvalidField, Some("/id")),
+            (r#"{"type":"credit","id":1}"#, one.clone(), ErrorCode::InvalidField, Some("")),
+            (r#"{"type":"credit","id":1,"records":-1}"#, one.clone(), ErrorCode::InvalidField, Some("/records")),
+            (r#"{"type":"credit","id":1,"records":0.5}"#, one.clone(), ErrorCode::InvalidField, Some("/records")),
+            (
+                r#"{"type":"credit","id":1,"bytes":9007199254740992}"#,
+                one.clone(),
+                ErrorCode::InvalidField,
+                Some("/bytes"),
+            ),
+            (r#"{"type":"subscribe","id":1}"#, one.clone(), ErrorCode::InvalidField, Some("")),
+            (r#"{"type":"subscribe","id":1,"topics":[]}"#, one.clone(), ErrorCode::InvalidField, Some("/topics")),
+            (
+                r#"{"type":"subscribe","id":1,"topics":["a","a"]}"#,
+                one.clone(),
+                ErrorCode::InvalidField,
+                Some("/topics/1"),
+            ),
+            (r#"{"type":"subscribe","id":1,"topics":[7]}"#, one.clone(), ErrorCode::InvalidField, Some("/topics/0")),
+            (r#"{"type":"produce","id":1,"topic":"t"}"#, one.clone(), ErrorCode::InvalidField, Some("")),
+            (r#"{"type":"produce","topic":"t","records":[]}"#, None, ErrorCode::InvalidField, Some("")),
+            (
+                r#"{"type":"produce","id":1,"topic":"t","acks":"some","records":[]}"#,
+                one,
+                ErrorCode::InvalidField,
+                Some("/acks"),
+            ),
+        ] {
+            let bad = read(text).expect_err(text);
+            let places: Vec<_> = bad.problem.errors.iter().map(|error| error.pointer.as_str()).collect();
+            assert_eq!((bad.id, bad.problem.code), (id, code), "{text}");
+            assert_eq!(places, Vec::from_iter(pointer), "{text}: {}", bad.problem.detail);
+        }
+    }
+
+    #[test]
+    fn depth_costs_nothing() {
+        let deep = |n: usize| format!(r#"{{"type":"ping","id":{}1{}}}"#, "[".repeat(n), "]".repeat(n));
+        assert_eq!(read(&deep(100_000)).expect_err("no id").problem.errors[0].pointer, "/id");
+        let open = format!(r#"{{"type":"ping","id":{}"#, "[".repeat(100_000));
+        assert_eq!(read(&open).expect_err("it ends early").problem.code, ErrorCode::InvalidJson);
+    }
+}
