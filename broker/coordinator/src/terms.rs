@@ -74,7 +74,7 @@ pub struct TopicInfo {
     pub partitions: Vec<PartitionIndex>,
 }
 
-/// A record for `__consumer_offsets`; none for the value removes the key's.
+/// A record for the coordinator's partition; none for the value removes the key's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorRecord {
     /// The stored key.

@@ -10,7 +10,7 @@ use levada_extension::TopicPartition;
 use super::{Context, Group, Timer};
 use crate::records::{GroupRecord, OffsetRecord};
 use crate::terms::DeleteError;
-use crate::timers::after;
+use crate::timers::{after, after_stored};
 
 impl Group {
     /// The last member is gone.
@@ -31,9 +31,8 @@ impl Group {
     pub(super) fn keep_for_the_rest(&mut self, ctx: &Context<'_>) {
         let written = self.offsets.iter().map(|(_, record)| record.written_at());
         let since = written.chain(self.head.empty_since).max().unwrap_or(ctx.now.wall);
-        let passed = u64::try_from(ctx.now.wall.0.saturating_sub(since.0)).unwrap_or(0);
-        let rest = ctx.options.offsets_retention_ms.saturating_sub(passed);
-        self.timers.set(&Timer::Expiry, Some(after(ctx.now.tick, rest)));
+        let at = after_stored(ctx.now, since, ctx.options.offsets_retention_ms);
+        self.timers.set(&Timer::Expiry, Some(at));
     }
 
     /// The time of retention has passed.

@@ -12,3 +12,4 @@ mod properties;
 mod rebalances;
 mod restarts;
 mod static_members;
+mod transactions;
