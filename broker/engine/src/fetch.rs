@@ -347,7 +347,7 @@ impl Reading<'_> {
         } else if from < partition.log_start() {
             Err(ReadError::BelowStart { requested: from, log_start: partition.log_start() })
         } else {
-            Ok(ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from })
+            Ok(ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from, aborted: Vec::new() })
         };
         match chunk {
             Ok(chunk) => Ok(self.fetched(from, max_records, chunk).await),

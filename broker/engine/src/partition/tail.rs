@@ -128,7 +128,7 @@ impl Tail {
             return None;
         }
         let first = groups.partition_point(|group| group.next_offset() <= from);
-        let mut chunk = ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from };
+        let mut chunk = ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from, aborted: Vec::new() };
         let mut size_bytes = 0;
         let batches = groups.iter().skip(first).flat_map(|group| &group.batches);
         for batch in batches.skip_while(|batch| batch.header().next_offset() <= from) {

@@ -348,7 +348,7 @@ fn check_partition(state: &TopicState, partition: PartitionIndex) -> Result<(), 
 fn place(topic: &Topic, state: &TopicState, request: &ProduceRequest) -> Vec<PartitionIndex> {
     let stand_in = match &request.once {
         Once::Key { key, .. } => Some(key.as_bytes()),
-        Once::No | Once::Producer { .. } => None,
+        Once::No | Once::Producer { .. } | Once::Transaction { .. } => None,
     };
     let unplaced = request.records.iter().filter(|record| record.partition.is_none());
     let keys: Vec<_> = unplaced.map(|record| record.record.key.as_deref().or(stand_in)).collect();
@@ -365,6 +365,7 @@ fn producer(who: &Principal, topic: &Topic, once: &Once) -> Producer {
     match once {
         Once::No => (None, SequenceCheck::Producer),
         Once::Producer { id, epoch, sequence } => (Some((*id, *epoch, *sequence)), SequenceCheck::Producer),
+        Once::Transaction { .. } => todo!(),
         Once::Key { key, body_digest } => {
             (Some(keyed_producer(who, topic, key.as_bytes(), *body_digest)), SequenceCheck::Key)
         }

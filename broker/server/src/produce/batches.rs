@@ -36,7 +36,7 @@ pub(super) async fn produce(
     }
     // What came in pieces is ours alone and not copied here.
     let bytes = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-    let request = BatchesRequest { partition, bytes, acks: query.acks, expected_offset };
+    let request = BatchesRequest { partition, bytes, acks: query.acks, expected_offset, transaction: None };
     let produced = target.engine.produce_batches(&target.who, &target.topic, request).await;
     let produced = produced.map_err(|error| refusal::produce(error, refusal::in_no_place))?;
     Ok(answer::records(&produced, Asked { acks: query.acks, by_key: false })?)

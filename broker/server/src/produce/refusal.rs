@@ -47,6 +47,7 @@ pub(super) fn line(fault: RecordsFault) -> Problem {
 pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
     let detail = error.to_string();
     match error {
+        ProduceError::Transaction(_) => todo!(),
         ProduceError::Denied(error) => denied(&error),
         ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
         ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
@@ -145,6 +146,10 @@ fn refused(error: &AppendError, detail: String) -> Problem {
             // No setting moves this one, so it goes by the name that it has in the broker.
             Problem::new(ErrorCode::RecordTooLarge, detail).limited("BATCH_BYTES_MAX", *limit_bytes as u64)
         }
+        AppendError::TransactionOpen { .. }
+        | AppendError::TransactionEnded { .. }
+        | AppendError::CoordinatorFenced { .. }
+        | AppendError::TooManyTransactions { .. } => todo!(),
         AppendError::Poisoned(_) => Problem::new(ErrorCode::LogFenced, detail),
     }
 }
