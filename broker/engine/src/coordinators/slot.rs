@@ -161,7 +161,10 @@ impl<K: Kind> Slot<K> {
         });
         runtime.spawn(async move {
             follow.await;
-            // It was given up, since something failed or panicked.
+            // It was given up, since something failed or panicked. Whoever waits for its news asks again.
+            if let Some(slot) = slot.upgrade() {
+                slot.watches.wake_all();
+            }
             if let Some(coordinators) = weak.upgrade()
                 && coordinators.refuses_changes().is_none()
             {
@@ -348,13 +351,17 @@ impl<K: Kind> Place<'_, K> {
 }
 
 impl<K: Kind> SameMachine<K> {
-    /// Has the machine take a step once there is room for it; none if it is no longer there. Waits for nothing else, and
-    /// holds nothing while it does.
+    /// Has the machine take a step once there is room for it; none if it is no longer there, or takes nothing any more.
+    /// Waits for nothing else, and holds nothing while it does.
     pub(crate) async fn step<T>(&self, step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>) -> Option<T> {
         let mut step = Some(step);
         loop {
             let (coordinators, slot) = (self.coordinators.upgrade()?, self.slot.upgrade()?);
-            let (answer, receipt) = slot.step_of(&coordinators, &self.progress, &mut step)?;
+            let Some((answer, receipt)) = slot.step_of(&coordinators, &self.progress, &mut step) else {
+                // Whoever waits for what would have come of it hears why when he asks.
+                slot.watches.wake_all();
+                return None;
+            };
             drop((coordinators, slot));
             if answer.is_some() {
                 return answer;
