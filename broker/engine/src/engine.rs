@@ -167,6 +167,7 @@ pub(crate) struct Core {
     pub(crate) auto_create_topics: bool,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) transactions: crate::transactions::Transactions,
     /// Held by whoever changes topics.
     pub(crate) changes: Mutex<()>,
     data_dir: PathBuf,
@@ -203,6 +204,7 @@ impl Engine {
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
             groups,
+            transactions: crate::transactions::Transactions,
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),

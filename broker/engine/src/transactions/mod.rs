@@ -5,8 +5,10 @@
 //! one are stored (`produce`).
 
 mod calls;
+mod stand_in;
 mod terms;
 
+pub(crate) use stand_in::Transactions;
 pub use terms::{
     ExecuteRecord, ExecuteRequest, Executed, ExecutedRecord, TransactionError, TransactionOffset, TransactionOffsets,
 };
