@@ -394,7 +394,11 @@ pub(super) fn refused(fault: &AppendFault) -> GroupError {
             tracing::error!(%fault, "a change of consumer groups cannot be stored");
             GroupError::Overloaded
         }
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
+        AppendFault::Refused(_)
+        | AppendFault::Transaction(_)
+        | AppendFault::TopicDeleted
+        | AppendFault::Retiring(_)
+        | AppendFault::Keyless(_) => {
             unreachable!("it has keys and no sequence, and its topic's partitions are never changed: {fault}")
         }
     }
