@@ -425,20 +425,21 @@ fn pause(reloads: u32) -> Duration {
 
 /// An entry as a batch, and how the log is to judge it.
 fn batch(entry: Entry, now: Timestamp) -> (BatchBuf, SequenceCheck) {
-    let (transaction, records) = match entry {
-        Entry::Marker { producer, marker } => {
-            return (marker.batch(producer.id, producer.epoch, now), SequenceCheck::Marker);
+    let (new, check, records) = match entry {
+        Entry::Marker { producer: Producer { id, epoch }, marker } => {
+            return (marker.batch(id, epoch, now), SequenceCheck::Marker);
         }
-        Entry::Records(records) => (None, records),
-        Entry::Transactional { producer, records } => (Some(producer), records),
+        Entry::Records(records) => (NewBatch::default(), SequenceCheck::Producer, records),
+        Entry::Transactional { producer: Producer { id, epoch }, records } => {
+            let new = NewBatch { producer: Some((id, epoch, Sequence(0))), transactional: true, ..NewBatch::default() };
+            (new, SequenceCheck::Assigned, records)
+        }
     };
-    let producer = transaction.map(|Producer { id, epoch }| (id, epoch, Sequence(0)));
-    let new = NewBatch { producer, transactional: transaction.is_some(), ..NewBatch::default() };
     let mut builder = BatchBuilder::new(new, 0);
     for CoordinatorRecord { key, value } in records {
         builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
     }
-    (builder.finish().expect("compressing nothing does not fail"), SequenceCheck::Producer)
+    (builder.finish().expect("compressing nothing does not fail"), check)
 }
 
 #[cfg(test)]
