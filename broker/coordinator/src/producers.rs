@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use levada_model::{GroupName, ProducerEpoch, ProducerId, limits};
 
-use crate::offsets::{MarkerError, OffsetsMarker, PendingError};
 use crate::Producer;
+use crate::offsets::{MarkerError, OffsetsMarker, PendingError};
 
 /// The producers whose offsets or markers are in the log.
 #[derive(Clone, Debug, Default)]
