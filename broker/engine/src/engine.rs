@@ -14,11 +14,11 @@ use tokio::sync::Notify;
 use crate::catalog::Catalog;
 use crate::compaction::{self, Cleaner};
 use crate::directory::{Directory, LogThreads};
-use crate::groups::{GroupOptions, Groups};
+use crate::groups::{GroupKind, GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
-use crate::{groups, maintenance, start};
+use crate::{coordinators, maintenance, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -188,13 +188,13 @@ impl Engine {
         let directory = Arc::new(Directory::new(&options));
         let start = start::prepare(&*options.storage, &options.data_dir, &directory)?;
         let metadata = RedbMetadata::open(&*options.storage, &options.data_dir, start.may_be_new)?;
-        groups::bring_up_to_date(&metadata).map_err(|error| OpenError::Metadata {
+        coordinators::bring_up_to_date::<GroupKind>(&metadata).map_err(|error| OpenError::Metadata {
             path: options.data_dir.display().to_string(),
             detail: error.to_string(),
         })?;
         let catalog = Arc::new(start::open_topics(&directory, &metadata, &start)?);
         let log_threads = directory.start();
-        let groups = Arc::new(Groups::new(&options.groups, catalog.clone(), directory.clone()));
+        let groups = Arc::new(Groups::of(&options.groups, catalog.clone(), directory.clone()));
         let core = Arc::new(Core {
             producer_ids: ProducerIds::new(metadata.image().next_producer_id),
             directory,
@@ -212,7 +212,7 @@ impl Engine {
             log_threads: Mutex::new(Some(log_threads)),
         });
         maintenance::start(&core, options.maintenance_interval, core.stop.clone());
-        groups::start_ticker(&core);
+        coordinators::start_ticker(&core.groups);
         compaction::start(&core, options.maintenance_interval);
         Ok(Self { core })
     }

@@ -10,6 +10,7 @@ use levada_model::{
 };
 use thiserror::Error;
 
+use crate::coordinators::CoordinatorFault;
 use crate::{Fetched, From};
 
 /// The settings of all consumer groups.
@@ -389,4 +390,16 @@ pub enum GroupError {
         /// Whether the change may hold all the same.
         possible: bool,
     },
+}
+
+impl std::convert::From<CoordinatorFault> for GroupError {
+    fn from(fault: CoordinatorFault) -> Self {
+        match fault {
+            CoordinatorFault::Loading => Self::Loading,
+            CoordinatorFault::Closing => Self::Closing,
+            CoordinatorFault::Overloaded => Self::Overloaded,
+            CoordinatorFault::Storage(error) => Self::Storage(error),
+            CoordinatorFault::Fenced { reason, possible } => Self::Fenced { reason, possible },
+        }
+    }
 }
