@@ -93,6 +93,10 @@ pub const TRANSACTION_TIMEOUT_MS: RangeInclusive<u64> = 100..=15 * 60 * 1000;
 pub const TRANSACTION_PARTITIONS_MAX: usize = 10_000;
 /// Most groups whose offsets one transaction commits.
 pub const TRANSACTION_GROUPS_MAX: usize = 100;
+/// Most transactions with offsets of groups that are open at once in one partition of `__consumer_offsets`.
+pub const GROUP_TRANSACTIONS_MAX: usize = 10_000;
+/// Most offsets that wait there at once for the ends of their transactions.
+pub const GROUP_PENDING_OFFSETS_MAX: usize = 10 * GROUP_OFFSETS_MAX;
 /// How long a marker that could not be written waits for its next try.
 pub const MARKER_RETRY_MS: u64 = 500;
 /// How long the word is awaited that a marker was written; then it is sent again.
