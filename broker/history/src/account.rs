@@ -17,6 +17,7 @@ pub(crate) struct Account<'a> {
     pub(crate) adds: Vec<Add>,
     pub(crate) reads: Vec<(At, &'a Read)>,
     pub(crate) looks: Vec<(At, &'a Look)>,
+    pub(crate) unexpected: Vec<(At, &'a str)>,
     pub(crate) last_up: Option<At>,
     pub(crate) settled: Option<At>,
 }
@@ -59,6 +60,7 @@ impl<'a> Account<'a> {
             adds: Vec::new(),
             reads: Vec::new(),
             looks: Vec::new(),
+            unexpected: Vec::new(),
             last_up: None,
             settled: None,
         };
@@ -71,6 +73,7 @@ impl<'a> Account<'a> {
     fn take(&mut self, at: At, event: &'a Event) {
         match event {
             Event::StartAsked(_) | Event::Down(_) => (),
+            Event::Unexpected(what) => self.unexpected.push((at, what)),
             Event::Started(life) => {
                 self.started.entry(*life).or_insert(at);
             }

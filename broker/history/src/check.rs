@@ -8,8 +8,8 @@ mod order;
 mod outcomes;
 
 use crate::account::Account;
-use crate::event::Event;
-use crate::violation::Violation;
+use crate::event::{At, Event};
+use crate::violation::{Rule, Violation};
 
 use contents::Contents;
 use outcomes::Outcomes;
@@ -24,7 +24,10 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
     let account = Account::of(events);
     let contents = Contents::of(&account);
     let outcomes = Outcomes::of(&account, &contents);
-    let mut violations = contents.check(&account);
+    let unexpected =
+        |(at, what): &(At, &str)| Violation::new(Rule::NothingUnexpected, (*what).to_owned(), events, [*at]);
+    let mut violations: Vec<Violation> = account.unexpected.iter().map(unexpected).collect();
+    violations.extend(contents.check(&account));
     violations.extend(outcomes.check(&account, &contents));
     violations.extend(order::check(&account, &contents));
     violations.extend(marks::check(&account));

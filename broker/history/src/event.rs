@@ -113,6 +113,8 @@ pub enum Event {
     Read(Read),
     /// Somebody was told a group's offset.
     Looked(Look),
+    /// An answer that no broker should give.
+    Unexpected(String),
     /// The broker has gone down; how.
     Down(&'static str),
     /// It is back.

@@ -42,6 +42,8 @@ pub enum Rule {
     EndIsEnd,
     /// In the end nothing is open.
     NothingStuck,
+    /// Nobody is answered what nothing accounts for.
+    NothingUnexpected,
 }
 
 /// A rule that was broken.

@@ -120,13 +120,10 @@ impl<B: Broker> Workload<B> {
         }
         self.history.note(Event::EndAsked(number, Outcome::Commit));
         let key = format!("execute-{number}");
-        let asked = async || self.broker.execute(&key, &records, offset.as_ref()).await;
-        let offsets = loop {
-            match asked().await {
-                Ok(offsets) => break offsets,
-                Err(Refusal::Unknown | Refusal::Later) => (),
-                Err(other) => panic!("{number} is nobody else's: {other:?}"),
-            }
+        let asked = || self.broker.execute(&key, &records, offset.as_ref());
+        let offsets = match until_answered(asked).await {
+            Ok(offsets) => offsets,
+            Err(other) => return self.unexpected(format!("{number} is nobody else's: {other:?}")),
         };
         for ((partition, value), offset) in records.iter().zip(offsets) {
             self.history.note(Event::Sent(partition.clone(), vec![(*value, offset)]));
@@ -149,7 +146,7 @@ impl<B: Broker> Workload<B> {
             }
             Err(Refusal::Unknown) => (),
             Err(Refusal::Later) => self.history.note(Event::Refused(vec![value])),
-            Err(other) => panic!("{value} is nobody else's: {other:?}"),
+            Err(other) => self.unexpected(format!("{value} is nobody else's: {other:?}")),
         }
     }
 
@@ -164,7 +161,7 @@ impl<B: Broker> Workload<B> {
                 self.history.note(Event::Ended(number, Outcome::Commit));
             }
             Err(Refusal::Unknown | Refusal::Later) => (),
-            Err(other) => panic!("{number} is nobody else's: {other:?}"),
+            Err(other) => self.unexpected(format!("{number} is nobody else's: {other:?}")),
         }
         self.look(&group).await;
     }
@@ -173,6 +170,10 @@ impl<B: Broker> Workload<B> {
         let number = TransactionNumber(self.next_transaction.fetch_add(1, Ordering::Relaxed));
         self.history.note(Event::Begun(number, life));
         number
+    }
+
+    fn unexpected(&self, what: String) {
+        self.history.note(Event::Unexpected(what));
     }
 
     fn note_end(&self, number: TransactionNumber, outcome: Outcome) {

@@ -41,6 +41,8 @@ enum Course {
     Fenced,
     /// It was ended by somebody else.
     Ended,
+    /// The answer was none of these.
+    Lost,
 }
 
 /// What a producer means to do with a transaction in the end.
@@ -68,24 +70,33 @@ impl<B: Broker> Workload<B> {
                     self.haunt(open, &mut ghost_dice).await;
                 }
             };
-            let (handle, ()) = join(self.start(life), haunt).await;
+            let (started, ()) = join(self.start(life), haunt).await;
             if let Some(open) = &mut left {
                 self.try_late(open, &mut ghost_dice).await;
             }
-            left = self.live(life, handle, &mut dice).await;
+            left = match started {
+                Some(producer) => self.live(life, producer, &mut dice).await,
+                None => None,
+            };
             if self.is_stopped() {
                 return;
             }
         }
     }
 
-    pub(super) async fn start(&self, life: Life) -> B::Producer {
+    pub(super) async fn start(&self, life: Life) -> Option<B::Producer> {
         self.history.note(Event::StartAsked(life));
         let id = format!("producer-{}", life.producer);
-        let started = until_answered(|| self.broker.start(&id, self.setting.timeout_ms)).await;
-        let producer = started.unwrap_or_else(|error| panic!("{life} has no rival: {error:?}"));
-        self.history.note(Event::Started(life));
-        producer
+        match until_answered(|| self.broker.start(&id, self.setting.timeout_ms)).await {
+            Ok(producer) => {
+                self.history.note(Event::Started(life));
+                Some(producer)
+            }
+            Err(error) => {
+                self.unexpected(format!("{life} has no rival: {error:?}"));
+                None
+            }
+        }
     }
 
     /// Some transactions; the one that is left open, if the life ends in one.
@@ -94,7 +105,7 @@ impl<B: Broker> Workload<B> {
             if self.is_stopped() {
                 return None;
             }
-            let mut open = self.begin(life, producer, dice).await;
+            let mut open = self.begin(life, producer, dice).await?;
             let plan = match dice.below(100) {
                 0..55 => Plan::End(Outcome::Commit),
                 55..75 => Plan::End(Outcome::Abort),
@@ -104,7 +115,11 @@ impl<B: Broker> Workload<B> {
             };
             let course = self.fill(&mut open, dice).await;
             let outcome = match (course, plan) {
-                (Course::Fenced, _) => panic!("{life} has no rival"),
+                (Course::Fenced, _) => {
+                    self.unexpected(format!("{life} has no rival, and {} is fenced", open.number));
+                    return None;
+                }
+                (Course::Lost, _) => return None,
                 (Course::Ended, _) => Outcome::Abort,
                 (_, Plan::End(outcome)) => outcome,
                 (_, Plan::CommitUnheard) => {
@@ -120,17 +135,24 @@ impl<B: Broker> Workload<B> {
                     Outcome::Abort
                 }
             };
-            producer = self.end(&mut open, outcome).await.unwrap_or_else(|| panic!("{life} has no rival"));
+            producer = match self.end(&mut open, outcome).await {
+                Some(producer) => producer,
+                None => {
+                    self.unexpected(format!("{life} has no rival, and {} is fenced", open.number));
+                    return None;
+                }
+            };
         }
         None
     }
 
-    async fn begin(&self, life: Life, producer: B::Producer, dice: &mut Dice) -> Open<B> {
+    async fn begin(&self, life: Life, producer: B::Producer, dice: &mut Dice) -> Option<Open<B>> {
         let number = self.begun(Some(life));
         let begun = until_answered(|| self.broker.begin(&producer)).await;
-        let handle = begun.unwrap_or_else(|error| panic!("{number} of {life} is the only one: {error:?}"));
+        let refused = |error| self.unexpected(format!("{number} of {life} is the only one: {error:?}"));
+        let handle = begun.map_err(refused).ok()?;
         let sequences = dice.falls(50).then(HashMap::new);
-        Open { number, handle, producer, next_value: 0, sequences, touched: Vec::new(), is_commit_asked: false }
+        Some(Open { number, handle, producer, next_value: 0, sequences, touched: Vec::new(), is_commit_asked: false })
     }
 
     async fn fill(&self, open: &mut Open<B>, dice: &mut Dice) -> Course {
@@ -168,7 +190,10 @@ impl<B: Broker> Workload<B> {
                 Err(Refusal::Later) => continue,
                 Err(Refusal::Fenced) => Course::Fenced,
                 Err(Refusal::Ended) => Course::Ended,
-                Err(Refusal::Wrong(what)) => panic!("{values:?} to {partition}: {what}"),
+                Err(Refusal::Wrong(what)) => {
+                    self.unexpected(format!("{} to {partition}: {what}", values[0]));
+                    return Course::Lost;
+                }
             };
             if is_first {
                 self.history.note(Event::Refused(values));
@@ -192,7 +217,10 @@ impl<B: Broker> Workload<B> {
                 Err(Refusal::Unknown | Refusal::Later) => continue,
                 Err(Refusal::Fenced) => Course::Fenced,
                 Err(Refusal::Ended) => Course::Ended,
-                Err(Refusal::Wrong(what)) => panic!("offset {offset} of {group}: {what}"),
+                Err(Refusal::Wrong(what)) => {
+                    self.unexpected(format!("offset {offset} of {group}: {what}"));
+                    Course::Lost
+                }
             };
         }
     }
@@ -214,7 +242,10 @@ impl<B: Broker> Workload<B> {
                     };
                 }
                 Err(Refusal::Fenced) => return None,
-                Err(other) => panic!("{} ends: {other:?}", open.number),
+                Err(other) => {
+                    self.unexpected(format!("{} ends: {other:?}", open.number));
+                    return None;
+                }
             }
         }
     }
@@ -238,7 +269,7 @@ impl<B: Broker> Workload<B> {
                 }
                 Ok(_) | Err(Refusal::Unknown | Refusal::Later) => (),
                 Err(Refusal::Ended) => return,
-                Err(other) => panic!("{value} to {partition}: {other:?}"),
+                Err(other) => return self.unexpected(format!("{value} to {partition}: {other:?}")),
             }
         }
     }

@@ -15,10 +15,11 @@ impl<B: Broker> Workload<B> {
         let mut from = Offset(0);
         while !self.is_stopped() {
             match self.read_once(view, partition, from).await {
-                Ok(next) if next > from || !dice.falls(1) => from = next,
-                Ok(_) | Err(Refusal::Unknown) => from = Offset(0),
+                Ok(next) if next > from && dice.falls(2) => from = Offset(0),
+                Ok(next) => from = next,
+                Err(Refusal::Unknown) => from = Offset(0),
                 Err(Refusal::Later) => (),
-                Err(other) => panic!("{partition} from {from}: {other:?}"),
+                Err(other) => return self.unexpected(format!("{partition} from {from}: {other:?}")),
             }
         }
     }
@@ -49,7 +50,7 @@ impl<B: Broker> Workload<B> {
         match self.broker.group_offset(group, &partition).await {
             Ok(offset) => self.history.note(Event::Looked(Look { asked, group: group.clone(), partition, offset })),
             Err(Refusal::Unknown | Refusal::Later) => (),
-            Err(other) => panic!("the offset of {group}: {other:?}"),
+            Err(other) => self.unexpected(format!("the offset of {group}: {other:?}")),
         }
     }
 
@@ -64,12 +65,14 @@ impl<B: Broker> Workload<B> {
             for view in [View::Committed, View::Uncommitted] {
                 let mut from = Offset(0);
                 loop {
-                    let next = until_answered(|| self.read_once(view, partition, from)).await;
-                    let next = next.unwrap_or_else(|error| panic!("{partition} from {from}: {error:?}"));
-                    if next == from {
-                        break;
+                    match until_answered(|| self.read_once(view, partition, from)).await {
+                        Ok(next) if next > from => from = next,
+                        Ok(_) => break,
+                        Err(error) => {
+                            self.unexpected(format!("{partition} from {from}: {error:?}"));
+                            break;
+                        }
                     }
-                    from = next;
                 }
             }
         }

@@ -48,7 +48,7 @@ fn violations(seed: u64, mistake: Mistake) -> Vec<Violation> {
             }
         }
         for crash in 1..=3 {
-            while workload.ended().0 < 20 * crash {
+            while workload.ended().0 < 20 * crash || workload.ended().1 < 5 * crash {
                 thread::yield_now();
             }
             workload.history().note(Event::Down("killed"));
