@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_coordinator::{AssignTask, Coordinator, CoordinatorOptions, GroupState, Now, Step};
+use levada_coordinator::{
+    AssignTask, Coordinator, CoordinatorOptions, GroupState, Now, OffsetsMarker, Outcome, Step, TransactionalAppend,
+};
+use levada_log::{CoordinatorEpoch, Marker, TransactionEnd};
 use levada_model::{GroupName, MemberId, Tick, TopicName, limits};
 
 use super::assignors;
@@ -46,7 +49,17 @@ impl Kind for GroupKind {
     fn replay(machine: &mut Coordinator, stored: Stored<'_>) -> Result<(), String> {
         match stored {
             Stored::Record { transaction: None, key, value, .. } => machine.replay(key, value),
-            Stored::Record { .. } | Stored::Marker { .. } => Err("groups store nothing in transactions".to_owned()),
+            Stored::Record { transaction: Some(producer), key, value, .. } => {
+                machine.replay_transactional(producer, key, value)
+            }
+            Stored::Marker { producer, marker: Marker { end, coordinator_epoch }, .. } => {
+                let outcome = match end {
+                    TransactionEnd::Commit => Outcome::Commit,
+                    TransactionEnd::Abort => Outcome::Abort,
+                };
+                machine.replay_marker(OffsetsMarker { producer, coordinator_epoch: coordinator_epoch.0, outcome });
+                Ok(())
+            }
         }
     }
 
@@ -64,10 +77,11 @@ impl Kind for GroupKind {
 
     fn parts<T>(step: Step<T>) -> Parts<T, Self> {
         // Replies go to classic members, for whom there is no face yet.
-        let Step { answer, records, changed, assign, replies: _ } = step;
+        let Step { answer, records, transactional, changed, assign, replies: _ } = step;
+        let plain = (!records.is_empty()).then_some(Entry::Records(records));
         Parts {
             answer,
-            entry: (!records.is_empty()).then_some(Entry::Records(records)),
+            entry: plain.or(transactional.map(entry)),
             news: changed.into_iter().map(|(_, member)| member).collect(),
             effects: assign,
         }
@@ -116,6 +130,21 @@ impl Groups {
             } += 1;
         }
         stats
+    }
+}
+
+/// What a step does in a transaction, as its coordinator's log takes it.
+fn entry(transactional: TransactionalAppend) -> Entry {
+    match transactional {
+        TransactionalAppend::Offsets { producer, records } => Entry::Transactional { producer, records },
+        TransactionalAppend::Marker(OffsetsMarker { producer, coordinator_epoch, outcome }) => {
+            let end = match outcome {
+                Outcome::Commit => TransactionEnd::Commit,
+                Outcome::Abort => TransactionEnd::Abort,
+            };
+            let marker = Marker { end, coordinator_epoch: CoordinatorEpoch(coordinator_epoch) };
+            Entry::Marker { producer, marker }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod fetch;
 mod kind;
 mod members;
 mod operators;
+mod pending;
 mod rejected;
 mod standalone;
 mod standing;

@@ -332,6 +332,14 @@ pub enum GroupError {
         /// The cap.
         limit_bytes: usize,
     },
+    /// Too much waits for the ends of transactions; try again when some have ended.
+    #[error("{limit} {of} wait already for their end in the group's partition; try again")]
+    TooManyPending {
+        /// The cap.
+        limit: usize,
+        /// Of what.
+        of: &'static str,
+    },
     /// Members of Kafka's classic protocol are in the group.
     #[error("the group has members of another protocol")]
     InconsistentProtocol,

@@ -16,3 +16,4 @@ mod settings;
 mod settle;
 mod support;
 mod topics;
+mod transactions;
