@@ -29,6 +29,6 @@ pub use terms::{
 };
 pub use transactions::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, HandleError, InitError, Outcome, Participants,
-    Producer, Progress, TransactionCoordinator, TransactionError, TransactionHandle, TransactionOptions,
-    TransactionState, TransactionStep, TransactionView, WriteMarkers,
+    Producer, Progress, TransactionCoordinator, TransactionCounts, TransactionError, TransactionHandle,
+    TransactionOptions, TransactionState, TransactionStep, TransactionView, WriteMarkers,
 };

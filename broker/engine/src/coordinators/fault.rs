@@ -62,6 +62,7 @@ impl From<&AppendFault> for CoordinatorFault {
                 Self::Overloaded
             }
             AppendFault::Refused(AppendError::KeyReused | AppendError::Poisoned(_))
+            | AppendFault::Transaction(_)
             | AppendFault::TopicDeleted
             | AppendFault::Retiring(_)
             | AppendFault::Keyless(_) => {

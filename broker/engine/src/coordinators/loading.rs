@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::fault::CoordinatorFault;
 use super::kind::{Kind, Stored};
-use crate::AppendFault;
 use crate::partition::Partition;
+use crate::{AppendFault, Isolation};
 
 /// Stored bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -84,7 +84,7 @@ pub(super) async fn replay<K: Kind>(partition: &Arc<Partition>, machine: &mut K:
     let end = partition.high_watermark();
     let mut from = partition.log_start();
     while from < end {
-        let chunk = partition.read(from, READ_BYTES, end).await;
+        let chunk = partition.read(from, READ_BYTES, end, Isolation::ReadUncommitted).await;
         let chunk = match chunk {
             Ok(chunk) => chunk,
             Err(ReadError::Storage(error)) => return Err(LoadFault::Storage(Arc::new(error))),

@@ -182,6 +182,11 @@ impl<K: Kind> CoordinatorHandle<K> {
         }
     }
 
+    /// What is seen at this moment, durable or not; none while it is not loaded.
+    pub(crate) fn peek<T>(&self, look: impl FnOnce(&K::Machine) -> T) -> Option<T> {
+        self.slot.peek(look)
+    }
+
     /// Requests that wait for news.
     pub(crate) fn watches(&self) -> &Arc<Watches<K::Watched>> {
         self.slot.watches()

@@ -161,7 +161,10 @@ impl<K: Kind> Slot<K> {
         });
         runtime.spawn(async move {
             follow.await;
-            // It was given up, since something failed or panicked.
+            // It was given up, since something failed or panicked. Whoever waits for its news asks again.
+            if let Some(slot) = slot.upgrade() {
+                slot.watches.wake_all();
+            }
             if let Some(coordinators) = weak.upgrade()
                 && coordinators.refuses_changes().is_none()
             {
@@ -348,13 +351,17 @@ impl<K: Kind> Place<'_, K> {
 }
 
 impl<K: Kind> SameMachine<K> {
-    /// Has the machine take a step once there is room for it; none if it is no longer there. Waits for nothing else, and
-    /// holds nothing while it does.
+    /// Has the machine take a step once there is room for it; none if it is no longer there, or takes nothing any more.
+    /// Waits for nothing else, and holds nothing while it does.
     pub(crate) async fn step<T>(&self, step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>) -> Option<T> {
         let mut step = Some(step);
         loop {
             let (coordinators, slot) = (self.coordinators.upgrade()?, self.slot.upgrade()?);
-            let (answer, receipt) = slot.step_of(&coordinators, &self.progress, &mut step)?;
+            let Some((answer, receipt)) = slot.step_of(&coordinators, &self.progress, &mut step) else {
+                // Whoever waits for what would have come of it hears why when he asks.
+                slot.watches.wake_all();
+                return None;
+            };
             drop((coordinators, slot));
             if answer.is_some() {
                 return answer;
@@ -418,20 +425,21 @@ fn pause(reloads: u32) -> Duration {
 
 /// An entry as a batch, and how the log is to judge it.
 fn batch(entry: Entry, now: Timestamp) -> (BatchBuf, SequenceCheck) {
-    let (transaction, records) = match entry {
-        Entry::Marker { producer, marker } => {
-            return (marker.batch(producer.id, producer.epoch, now), SequenceCheck::Marker);
+    let (new, check, records) = match entry {
+        Entry::Marker { producer: Producer { id, epoch }, marker } => {
+            return (marker.batch(id, epoch, now), SequenceCheck::Marker);
         }
-        Entry::Records(records) => (None, records),
-        Entry::Transactional { producer, records } => (Some(producer), records),
+        Entry::Records(records) => (NewBatch::default(), SequenceCheck::Producer, records),
+        Entry::Transactional { producer: Producer { id, epoch }, records } => {
+            let new = NewBatch { producer: Some((id, epoch, Sequence(0))), transactional: true, ..NewBatch::default() };
+            (new, SequenceCheck::Assigned, records)
+        }
     };
-    let producer = transaction.map(|Producer { id, epoch }| (id, epoch, Sequence(0)));
-    let new = NewBatch { producer, transactional: transaction.is_some(), ..NewBatch::default() };
     let mut builder = BatchBuilder::new(new, 0);
     for CoordinatorRecord { key, value } in records {
         builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
     }
-    (builder.finish().expect("compressing nothing does not fail"), SequenceCheck::Producer)
+    (builder.finish().expect("compressing nothing does not fail"), check)
 }
 
 #[cfg(test)]

@@ -15,3 +15,4 @@ mod settings;
 mod settle;
 mod support;
 mod topics;
+mod transactions;

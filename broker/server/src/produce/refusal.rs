@@ -48,6 +48,7 @@ pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
     let detail = error.to_string();
     match error {
         ProduceError::Transaction(_) => todo!(),
+        ProduceError::TransactionAcks => Problem::new(ErrorCode::InvalidField, detail.clone()).at("/acks", detail),
         ProduceError::Denied(error) => denied(&error),
         ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
         ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
@@ -122,6 +123,7 @@ pub(super) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
+        AppendFault::Transaction(_) => todo!(),
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) | AppendFault::Keyless(_) => {
             Problem::new(ErrorCode::Overloaded, detail)
         }
