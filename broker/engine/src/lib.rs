@@ -14,8 +14,10 @@ mod groups;
 mod heavy;
 mod maintenance;
 mod metadata;
+mod modules;
 mod partition;
 mod partition_set;
+mod processors;
 mod produce;
 mod producer_ids;
 mod start;
@@ -35,6 +37,14 @@ pub use heavy::{Work, compute};
 pub use levada_coordinator::{
     AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Outcome, Producer,
     Start as GroupStart, TransactionHandle, TransactionState, TransactionView,
+};
+pub use modules::{
+    DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError, ModuleInfo, ModuleUse,
+    ModuleVersionInfo, PutModule, RecordFilter,
+};
+pub use processors::{
+    Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
+    ProcessorStep, ProcessorTask, SourceSpec, Then,
 };
 pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,

@@ -45,6 +45,8 @@ const TOPIC: Rule = Rule {
     rest: " of a-z A-Z 0-9 . _ - and are not \".\" or \"..\"",
 };
 const GROUP: Rule = Rule { kind: "group names", ..TOPIC };
+const MODULE: Rule = Rule { kind: "module names", ..TOPIC };
+const PROCESSOR: Rule = Rule { kind: "processor names", ..TOPIC };
 const MEMBER: Rule = Rule {
     kind: "member ids",
     chars_max: MEMBER_ID_CHARS_MAX,
@@ -142,6 +144,14 @@ name! {
     GroupName, GROUP
 }
 name! {
+    /// A module's name; the same rule as for topics.
+    ModuleName, MODULE
+}
+name! {
+    /// A processor's name; the same rule as for topics.
+    ProcessorName, PROCESSOR
+}
+name! {
     /// The id that the broker gives to a member of a group. Opaque to the member; safe within a URL.
     MemberId, MEMBER
 }
@@ -152,6 +162,54 @@ name! {
 name! {
     /// The identity that a producer of transactions keeps over its restarts (KIP-98), such as `billing-1`.
     TransactionalId, TRANSACTIONAL
+}
+
+/// A module as settings and requests name it: `NAME`, its active version, or `NAME@2`, that one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ModuleRef {
+    /// Its name.
+    pub name: ModuleName,
+    /// The version, from 1; none: the active one at each moment.
+    pub version: Option<u32>,
+}
+
+impl ModuleRef {
+    /// Reads `NAME` or `NAME@2`.
+    ///
+    /// # Errors
+    /// When the name breaks the rule, or the version is no positive number without leading zeros.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        let Some((name, digits)) = text.split_once('@') else {
+            return Ok(Self { name: ModuleName::new(text)?, version: None });
+        };
+        let version = digits.parse().ok().filter(|version: &u32| *version > 0 && version.to_string() == digits);
+        let fault =
+            || NameError { rule: &MODULE, name: text.to_owned(), fault: "has no version 1, 2, .. behind @".to_owned() };
+        Ok(Self { name: ModuleName::new(name)?, version: Some(version.ok_or_else(fault)?) })
+    }
+}
+
+impl fmt::Display for ModuleRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Some(version) => write!(f, "{}@{version}", self.name),
+            None => self.name.fmt(f),
+        }
+    }
+}
+
+impl TryFrom<String> for ModuleRef {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::new(&text)
+    }
+}
+
+impl From<ModuleRef> for String {
+    fn from(module: ModuleRef) -> Self {
+        module.to_string()
+    }
 }
 
 impl TopicName {

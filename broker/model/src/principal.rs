@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{GroupName, TopicName};
+use crate::{GroupName, ModuleName, ProcessorName, TopicName};
 
 /// The identity behind a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +62,10 @@ pub enum Resource<'a> {
     Topic(&'a TopicName),
     /// One consumer group.
     Group(&'a GroupName),
+    /// One module.
+    Module(&'a ModuleName),
+    /// One processor.
+    Processor(&'a ProcessorName),
     /// The cluster as a whole.
     Cluster,
 }

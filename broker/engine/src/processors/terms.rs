@@ -1,0 +1,199 @@
+//! What the calls on processors take and give, and why they are refused.
+
+use levada_extension::JsonFilter;
+use levada_log::StorageError;
+use levada_model::{Denied, ModuleRef, Offset, PartitionIndex, Principal, ProcessorName, Record, Timestamp, TopicName};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::From;
+
+/// A processor as its document says. `document` is the JSON that a user put, kept word for word.
+#[derive(Clone, Debug)]
+pub struct ProcessorSpec {
+    /// At least one.
+    pub sources: Vec<SourceSpec>,
+    /// A JSON pointer to the time of a record; none: the record's own.
+    pub timestamp: Option<String>,
+    /// In order.
+    pub steps: Vec<ProcessorStep>,
+    /// Where records go.
+    pub sink: TopicName,
+    /// What becomes of records that fail.
+    pub on_error: OnError,
+    /// Whether outputs and positions are one transaction.
+    pub guarantee: Guarantee,
+    /// How often positions are committed, in milliseconds.
+    pub commit_interval_ms: u64,
+    /// The document.
+    pub document: Value,
+}
+
+/// A topic that a processor reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceSpec {
+    /// The topic.
+    pub topic: TopicName,
+    /// Where it begins in partitions of which nothing is committed.
+    pub start: From,
+}
+
+/// A step of a processor.
+#[derive(Clone, Debug)]
+pub enum ProcessorStep {
+    /// Built in: records that pass go on.
+    Filter(JsonFilter),
+    /// A module.
+    Transform {
+        /// Which.
+        module: ModuleRef,
+        /// Its config as JSON text.
+        config: String,
+    },
+}
+
+/// What becomes of a record that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnError {
+    /// How often it is tried, at least once.
+    pub attempts: u32,
+    /// And then.
+    pub then: Then,
+}
+
+/// What becomes of a record that failed as often as it may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It goes to this topic; none: `TOPIC.dead-letter` of its own.
+    DeadLetter(Option<TopicName>),
+    /// It is passed over, and counted.
+    Skip,
+    /// The processor stands still and says why.
+    Pause,
+}
+
+/// What a processor promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Outputs and positions commit as one transaction.
+    #[default]
+    ExactlyOnce,
+    /// Outputs, then positions.
+    AtLeastOnce,
+}
+
+/// A processor as it is.
+#[derive(Clone, Debug)]
+pub struct ProcessorInfo {
+    /// Its name.
+    pub name: ProcessorName,
+    /// Who put it.
+    pub owner: Principal,
+    /// Counts its documents from 1.
+    pub version: u64,
+    /// Its document.
+    pub document: Value,
+    /// How it stands.
+    pub state: ProcessorState,
+    /// One for each source partition.
+    pub tasks: Vec<ProcessorTask>,
+}
+
+/// How a processor stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessorState {
+    /// It runs.
+    Running,
+    /// Somebody paused it.
+    Paused,
+    /// It stands still over a record or fault.
+    Failed {
+        /// Why.
+        reason: String,
+        /// Where, if it is one record.
+        at: Option<(TopicName, PartitionIndex, Offset)>,
+    },
+}
+
+/// One partition of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessorTask {
+    /// The topic.
+    pub topic: TopicName,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Next to process.
+    pub position: Offset,
+    /// Last stable offset less position.
+    pub lag: u64,
+    /// Highest time of a record that it has seen.
+    pub stream_time: Option<Timestamp>,
+    /// Records passed over by `then: skip`, or without what a step needs.
+    pub skipped: u64,
+    /// Records that failed.
+    pub errors: u64,
+    /// Records that came in.
+    pub records_in: u64,
+    /// Records that went out.
+    pub records_out: u64,
+}
+
+/// Where a processor is set back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessorReset {
+    /// Where.
+    pub start: From,
+    /// Only say where that is.
+    pub dry_run: bool,
+}
+
+/// What a trial of a processor gave: the records that would go to the sink.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessorDryRun {
+    /// Each with where it came from.
+    pub rows: Vec<(PartitionIndex, Offset, Timestamp, Record)>,
+    /// Records that failed, each with the reason.
+    pub failed: Vec<(PartitionIndex, Offset, String)>,
+    /// Records read.
+    pub records_in: u64,
+}
+
+/// Why a call on processors was refused; nothing was changed, if nothing else is said.
+#[derive(Debug, Error)]
+pub enum ProcessorError {
+    /// Not allowed.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// There is no such processor.
+    #[error("there is no processor {0}")]
+    NotFound(ProcessorName),
+    /// The document names what is not there or cannot be: JSON pointers, each with what is wrong.
+    #[error("{} fields of the document are wrong", .0.len())]
+    Document(Vec<(String, String)>),
+    /// Only done to one that stands still.
+    #[error("the processor runs; pause it first")]
+    Running,
+    /// There are too many processors.
+    #[error("there are {limit} processors already")]
+    TooMany {
+        /// The cap.
+        limit: usize,
+    },
+    /// Its coordinator is loading, or the host is busy; try again.
+    #[error("{0}")]
+    Busy(String),
+    /// The engine is closing.
+    #[error("the engine is closing")]
+    Closing,
+    /// The disk fails.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The metadata takes no changes.
+    #[error("processors cannot be changed now: {reason}")]
+    Fenced {
+        /// What happened.
+        reason: String,
+        /// Whether the change may hold all the same.
+        possible: bool,
+    },
+}
