@@ -57,8 +57,9 @@ impl Engine {
         transaction: TransactionHandle,
         offsets: TransactionOffsets,
     ) -> Result<(), TransactionError> {
-        let _ = (who, transaction, offsets);
-        todo!()
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        let offsets = self.core.judge_pending(who, offsets).await?;
+        self.core.add_offsets(transaction, offsets).await
     }
 
     /// Ends a transaction, and answers once the outcome can be read, with the epoch of the producer's next one. The same
