@@ -5,9 +5,10 @@ use std::sync::Arc;
 use levada_coordinator::{
     Now, TransactionCoordinator, TransactionCounts, TransactionOptions, TransactionStep, WriteMarkers,
 };
-use levada_model::{ProducerId, Tick, TopicName, TransactionalId, limits};
+use levada_model::{ProducerEpoch, ProducerId, Tick, TopicName, TransactionalId, limits};
 
 use super::markers::{MarkerSender, Sent};
+use super::participants::Known;
 use crate::catalog::Catalog;
 use crate::coordinators::{CoordinatorFault, CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored};
 use crate::directory::Directory;
@@ -16,6 +17,7 @@ use crate::partition::Partition;
 /// The kind of the coordinators of transactions.
 pub(crate) struct TransactionKind {
     markers: Arc<dyn MarkerSender>,
+    pub(super) known: Known,
 }
 
 /// The coordinators of transactions.
@@ -86,6 +88,7 @@ impl Kind for TransactionKind {
         counters.transactions_aborted.add(counts.aborted);
         counters.transactions_timed_out.add(counts.timed_out);
         for markers in markers {
+            place.coordinators().kind().known.forget(markers.transaction);
             send(place, markers);
         }
     }
@@ -94,7 +97,7 @@ impl Kind for TransactionKind {
 impl Transactions {
     /// The coordinators of all transactions.
     pub(crate) fn of(markers: Arc<dyn MarkerSender>, catalog: Arc<Catalog>, directory: Arc<Directory>) -> Self {
-        Self::new(TransactionKind { markers }, catalog, directory)
+        Self::new(TransactionKind { markers, known: Known::default() }, catalog, directory)
     }
 
     /// The coordinator that knows a producer, if one does.
@@ -134,12 +137,21 @@ fn send(place: &Place<'_, TransactionKind>, markers: WriteMarkers) {
         let Some(sender) = coordinators.upgrade().map(|coordinators| coordinators.kind().markers.clone()) else {
             return;
         };
-        let transaction = markers.transaction;
+        let (transaction, goes_on) = (markers.transaction, markers.producer_epoch < ProducerEpoch(i16::MAX));
         let sending = sender.send(markers);
         drop(sender);
         let Sent { written, failed } = sending.await;
         if !written.is_empty() {
-            machine.step(|machine, now, _| machine.markers_written(now, transaction, &written)).await;
+            // That it has ended follows from its outcome and its markers, which are durable. But a new producer id is known
+            // by its record alone.
+            let written = |machine: &mut TransactionCoordinator, now, _: &Catalog| {
+                machine.markers_written(now, transaction, &written)
+            };
+            if goes_on {
+                machine.step_deferred(written).await;
+            } else {
+                machine.step(written).await;
+            }
         }
         if !failed.is_empty() {
             machine.step(|machine, now, _| machine.markers_failed(now, transaction, &failed)).await;

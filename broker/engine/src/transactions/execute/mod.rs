@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 pub(crate) use ids::ExecuteIds;
 
-use super::asking::{end_reply, execute_reply};
+use super::asking::{Promise, end_reply, execute_reply};
 use super::kind::{TransactionKind, TransactionsCoordinator};
 use super::terms::{ExecuteRequest, Executed, ExecutedRecord, TransactionError};
 use crate::groups::PendingOffsets;
@@ -122,7 +122,7 @@ struct Execution {
 impl Execution {
     async fn run(mut self) -> Result<Executed, TransactionError> {
         let (id, body) = (&self.id, self.body);
-        let begun = self.engine.core.ask(&self.coordinator, |machine, now, spare| {
+        let begun = self.engine.core.ask(&self.coordinator, Promise::Nothing, |machine, now, spare| {
             machine.execute(now, id, limits::EXECUTE_TIMEOUT_MS, body, spare).map(execute_reply)
         });
         let transaction = match begun.await? {
@@ -201,8 +201,8 @@ impl Execution {
         end: impl Fn(&mut TransactionCoordinator, Now) -> TransactionStep<Result<Progress<Producer>, EndError>>,
     ) -> Result<(), TransactionError> {
         loop {
-            let ended = self.engine.core.ask(&self.coordinator, |machine, now, _| end(machine, now).map(end_reply));
-            match ended.await {
+            let end = |machine: &mut TransactionCoordinator, now, _| end(machine, now).map(end_reply);
+            match self.engine.core.ask(&self.coordinator, Promise::End, end).await {
                 Err(TransactionError::Loading | TransactionError::Overloaded) => sleep(PAUSE).await,
                 ended => return ended.map(drop),
             }

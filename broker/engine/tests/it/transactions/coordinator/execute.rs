@@ -231,6 +231,36 @@ async fn a_client_that_goes_away_leaves_nothing_open() {
 }
 
 #[tokio::test]
+async fn the_ids_of_the_broker_are_nobodys_to_begin_with() {
+    let (bench, disk) = Bench::sim();
+    let gate = Gate::before(disk);
+    let engine = bench.with(gate.clone()).open();
+    let topic = create(&engine, "t", 1, &[]).await;
+    gate.shut_within(&topic.id.to_string());
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move { try_execute(&engine, executing(vec![to_topic("t", to(0, "x"))])).await }
+    });
+    gate.until_waiting(1).await;
+    let view = engine.transactions(&me(), None, 1).await.expect("a list").remove(0);
+    assert!(view.transactional_id.is_internal());
+    let producer = Producer { id: view.transaction.producer_id, epoch: view.transaction.producer_epoch };
+    let refused = try_begin(&engine, producer).await;
+    assert!(matches!(refused, Err(TransactionError::UnknownProducer(..))), "{refused:?}");
+    // An operator may end it, and its client hears so.
+    let aborting = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.abort_transaction(&me(), view.transaction).await }
+    });
+    until("it stands", async || engine.stats().transactions_aborted == 1).await;
+    gate.open();
+    aborting.await.expect("no panic").expect("aborted");
+    let ended = running.await.expect("no panic");
+    assert!(matches!(ended, Err(TransactionError::Ended { outcome: ABORT })), "{ended:?}");
+    assert!(read(&engine, "t").await.is_empty());
+}
+
+#[tokio::test]
 async fn many_at_once_have_their_own_ids_and_leave_few() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();

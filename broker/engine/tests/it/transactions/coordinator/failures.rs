@@ -53,6 +53,57 @@ async fn a_failed_disk_answers_all_who_wait_and_takes_nothing_more() {
 }
 
 #[tokio::test]
+async fn no_marker_goes_out_before_the_outcome_is_durable() {
+    let (bench, disk) = Bench::sim();
+    let gate = Gate::before(disk);
+    let engine = bench.with(gate.clone()).open();
+    create(&engine, "t", 1, &[]).await;
+    let transaction = begin(&engine, start(&engine, "a").await).await;
+    send(&engine, transaction, "t", &["x"]).await;
+    let own = engine.describe_topic(&me(), &name("__transaction_state")).expect("a topic");
+    let appended = engine.stats().groups_written;
+    gate.shut_within(&own.id.to_string());
+    let ending = tokio::spawn({
+        let engine = engine.clone();
+        async move { end(&engine, transaction, COMMIT).await }
+    });
+    gate.until_waiting(1).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(engine.stats().groups_written, appended + 1, "the outcome alone");
+    gate.open();
+    ending.await.expect("no panic").expect("committed");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_more_syncs_than_an_outcome_needs() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", 1, &[]).await;
+    let mut producer = start(&engine, "a").await;
+    let mut fewest = [u64::MAX; 4];
+    // What is deferred is stored now and then, so not every round shows the least.
+    for _ in 0..10 {
+        let mut syncs = engine.stats().syncs;
+        let mut note = |number: usize| {
+            let now = engine.stats().syncs;
+            fewest[number] = fewest[number].min(now - syncs);
+            syncs = now;
+        };
+        let transaction = begin(&engine, producer).await;
+        note(0);
+        send(&engine, transaction, "t", &["x"]).await;
+        note(1);
+        send(&engine, transaction, "t", &["y"]).await;
+        note(2);
+        producer = commit(&engine, transaction).await;
+        note(3);
+    }
+    assert_eq!(fewest, [0, 2, 1, 2], "of the begin, the first records, further ones, the end");
+}
+
+#[tokio::test]
 async fn a_full_queue_refuses_and_changes_nothing() {
     let (bench, disk) = Bench::sim();
     let gate = Gate::before(disk);

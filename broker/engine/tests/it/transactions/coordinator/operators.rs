@@ -1,9 +1,10 @@
 //! Transactions as an operator sees and ends them, and who may do what.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use levada_engine::TransactionState;
-use levada_model::Timestamp;
+use levada_engine::{EngineOptions, ExecuteRecord, ExecuteRequest, GroupError, TransactionState};
+use levada_model::{Authorizer, Denied, Operation, Principal, Resource, Timestamp};
 
 use super::*;
 use crate::support::{START, create, produce, until};
@@ -56,6 +57,59 @@ async fn an_operator_sees_what_is_open_and_may_abort_it() {
     assert_eq!(read(&engine, "t").await, ["p1", "p3", "p4", "p5", "p6"]);
     let refused = engine.abort_transaction(&me(), open["p1"]).await;
     assert!(matches!(refused, Err(TransactionError::Ended { outcome: COMMIT })), "{refused:?}");
+}
+
+/// Allows one kind of operation on one kind of resource.
+struct Only(Operation, &'static str);
+
+impl Authorizer for Only {
+    fn authorize(&self, who: &Principal, operation: Operation, resource: Resource<'_>) -> Result<(), Denied> {
+        let resource = format!("{resource:?}");
+        if operation == self.0 && resource.starts_with(self.1) {
+            return Ok(());
+        }
+        Err(Denied { principal: who.clone(), operation, resource })
+    }
+}
+
+#[tokio::test]
+async fn every_call_asks_the_authorizer() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", 1, &[]).await;
+    let producer = start(&engine, "a").await;
+    let transaction = begin(&engine, producer).await;
+    engine.close().await.expect("closed");
+    for (operation, resource, allowed) in [
+        (Operation::Delete, "", [false; 7]),
+        (Operation::Write, "Cluster", [true, true, true, false, false, false, false]),
+        (Operation::Describe, "Cluster", [false, false, false, true, false, false, false]),
+        (Operation::Alter, "Cluster", [false, false, false, false, true, false, false]),
+        (Operation::Write, "Topic", [false, false, false, false, false, true, false]),
+        (Operation::Write, "", [true, true, true, false, false, true, false]),
+    ] {
+        let authorizer = Arc::new(Only(operation, resource));
+        let engine = Engine::open(EngineOptions { authorizer, ..bench.options() }).expect("it opens");
+        let records = vec![ExecuteRecord { topic: name("t"), record: to(0, "x") }];
+        let both = ExecuteRequest { records, group_offsets: Some(offsets_of("g", "t", 0)), key: None };
+        let alone = ExecuteRequest { group_offsets: None, ..both.clone() };
+        let results = [
+            try_start(&engine, "a").await.map(drop),
+            try_begin(&engine, producer).await.map(drop),
+            end(&engine, transaction, ABORT).await.map(drop),
+            engine.transactions(&me(), None, 10).await.map(drop),
+            engine.abort_transaction(&me(), transaction).await.map(drop),
+            engine.execute_transaction(&me(), alone).await.map(drop),
+            engine.execute_transaction(&me(), both).await.map(drop),
+        ];
+        let is_allowed = |result: Result<(), TransactionError>| {
+            !matches!(result, Err(TransactionError::Denied(_) | TransactionError::Group(GroupError::Denied(_))))
+                && !matches!(&result, Err(TransactionError::Produce { error, .. })
+                    if matches!(**error, ProduceError::Denied(_)))
+        };
+        assert_eq!(results.map(is_allowed), allowed, "{operation:?} {resource}");
+        engine.close().await.expect("closed");
+    }
 }
 
 /// PC-39, second part.

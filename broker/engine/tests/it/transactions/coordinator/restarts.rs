@@ -61,6 +61,31 @@ async fn a_transaction_that_nobody_asks_for_is_aborted_when_what_is_left_of_its_
     assert_eq!(engine.stats().transactions_timed_out, 1);
 }
 
+#[tokio::test]
+async fn a_producer_goes_on_after_a_power_cut_right_behind_its_commit() {
+    for begins_before in [false, true] {
+        let (bench, disk) = Bench::sim();
+        let engine = bench.open();
+        create(&engine, "t", 1, &[]).await;
+        let transaction = begin(&engine, start(&engine, "a").await).await;
+        send(&engine, transaction, "t", &["x"]).await;
+        let next = commit(&engine, transaction).await;
+        let begun = if begins_before { Some(begin(&engine, next).await) } else { None };
+        let cut = disk.crash(&CrashPlan::all_lost());
+        drop(engine);
+        let engine = bench.with(cut).open();
+        assert_eq!(read(&engine, "t").await, ["x"]);
+        let transaction = match begun {
+            Some(begun) => begun,
+            None => begin(&engine, next).await,
+        };
+        send(&engine, transaction, "t", &["y"]).await;
+        engine.add_transaction_offsets(&me(), transaction, offsets_of("g", "t", 1)).await.expect("added");
+        commit(&engine, transaction).await;
+        assert_eq!(read(&engine, "t").await, ["x", "y"]);
+    }
+}
+
 /// PC-39, first part.
 #[tokio::test]
 async fn a_coordinator_that_dies_between_prepare_and_markers_finishes_by_itself_after_a_restart() {
