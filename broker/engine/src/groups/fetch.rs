@@ -10,7 +10,7 @@ use levada_model::{GroupName, MemberId, Operation, Principal, Resource};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::coordinators::CoordinatorHandle;
+use super::kind::GroupCoordinator;
 use super::members::{member_error, membership, timed};
 use super::standing::Standing;
 use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPosition};
@@ -92,7 +92,7 @@ struct Polling<'a> {
     who: &'a Principal,
     group: &'a GroupName,
     member: &'a MemberId,
-    coordinator: CoordinatorHandle,
+    coordinator: GroupCoordinator,
 }
 
 impl Polling<'_> {

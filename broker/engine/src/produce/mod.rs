@@ -129,6 +129,28 @@ impl Engine {
         Ok((id, ProducerEpoch(0)))
     }
 
+    /// All that can be wrong with records before their partitions judge them; nothing is stored and no topic created.
+    /// Answers to how many partitions they may go.
+    pub(crate) fn judge_produce(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: &ProduceRequest,
+    ) -> Result<usize, ProduceError> {
+        let there = self.writable(who, topic)?;
+        let state = there.map_or_else(|| Arc::new(TopicState::to_be()), |topic| topic.state_full());
+        self.check(&state, request)?;
+        Ok(state.active_count as usize)
+    }
+
+    /// Creates the topic of records that were judged, if it is not there.
+    pub(crate) async fn ensure_to_write(&self, topic: &TopicName) -> Result<(), ProduceError> {
+        match self.core.catalog.get(topic) {
+            Some(_) => Ok(()),
+            None => self.create_to_write(topic).await.map(drop),
+        }
+    }
+
     /// The topic, if `who` may write it; none if there is none and it is to be created by producing.
     fn writable(&self, who: &Principal, name: &TopicName) -> Result<Option<Arc<Topic>>, ProduceError> {
         self.core.authorize(who, Operation::Write, Resource::Topic(name))?;

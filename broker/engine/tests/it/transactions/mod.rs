@@ -1,5 +1,6 @@
 //! Transactions in partitions: what is stored, who sees what of it, and how far readers come.
 
+mod coordinator;
 mod model;
 mod produce;
 mod reading;
