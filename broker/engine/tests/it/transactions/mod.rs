@@ -2,6 +2,7 @@
 
 mod coordinator;
 mod model;
+mod power_cut;
 mod produce;
 mod reading;
 mod stability;
