@@ -1,5 +1,6 @@
-//! Transactions in partitions: what is stored, who sees what of it, and how far readers come.
+//! Transactions in partitions and groups: what is stored, who sees what of it, and how far readers come.
 
+mod groups;
 mod produce;
 mod reading;
 
