@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use levada_coordinator::{CoordinatorRecord, Now, Producer};
 use levada_log::Marker;
-use levada_model::{Offset, Tick, TopicName};
+use levada_model::{Tick, TopicName};
 
 use super::slot::Place;
 use crate::catalog::Catalog;
@@ -99,8 +99,6 @@ pub(crate) enum Entry {
 pub(crate) enum Stored<'a> {
     /// A record.
     Record {
-        /// Where it lies.
-        offset: Offset,
         /// Whose transaction it is part of: producer id and epoch.
         transaction: Option<Producer>,
         /// Its key; empty if it has none.
@@ -110,8 +108,6 @@ pub(crate) enum Stored<'a> {
     },
     /// The end of a transaction.
     Marker {
-        /// Where it lies.
-        offset: Offset,
         /// The transaction's producer id with the epoch of the marker.
         producer: Producer,
         /// How it ended.

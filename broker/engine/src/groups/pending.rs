@@ -38,6 +38,13 @@ pub(crate) struct PendingOffsets {
     commits: Vec<(TopicPartition, Committed)>,
 }
 
+impl PendingOffsets {
+    /// Whose they are.
+    pub(crate) fn group(&self) -> &GroupName {
+        &self.offsets.group
+    }
+}
+
 impl Groups {
     /// Tells a group how a transaction ended. Whatever of it comes later is refused there, also where nothing came before.
     /// The same end again, and the late end of an earlier transaction, change nothing.

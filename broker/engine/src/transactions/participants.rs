@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use levada_coordinator::TransactionHandle;
+use levada_coordinator::{Producer, TransactionHandle};
 use levada_extension::TopicPartition;
 use levada_model::GroupName;
 
 use super::kind::{Transactions, TransactionsCoordinator};
 use super::terms::TransactionError;
+use crate::engine::Core;
+use crate::groups::PendingOffsets;
 
 impl Transactions {
     /// Takes partitions into a transaction, durably: to be done before each append, and cheap where they are known. From
@@ -26,11 +28,8 @@ impl Transactions {
         Ok(())
     }
 
-    /// Takes a group into a transaction, durably: to be done before its offsets are written.
-    ///
-    /// # Errors
-    /// Of [`TransactionError`] those of a transaction, of the coordinator, and [`TransactionError::TooManyGroups`].
-    pub(crate) async fn add_offsets(
+    /// Takes a group into a transaction, likewise.
+    async fn add_group(
         self: &Arc<Self>,
         transaction: TransactionHandle,
         group: &GroupName,
@@ -46,5 +45,26 @@ impl Transactions {
         transaction: TransactionHandle,
     ) -> Result<TransactionsCoordinator, TransactionError> {
         self.by_index(transaction.coordinator).ok_or(TransactionError::NotFound)
+    }
+}
+
+impl Core {
+    /// Takes offsets that were judged into a transaction.
+    pub(super) async fn add_offsets(
+        self: &Arc<Self>,
+        transaction: TransactionHandle,
+        offsets: PendingOffsets,
+    ) -> Result<(), TransactionError> {
+        let group = offsets.group().clone();
+        self.transactions.add_group(transaction, &group).await?;
+        let producer = Producer { id: transaction.producer_id, epoch: transaction.producer_epoch };
+        match self.add_pending(producer, offsets).await {
+            // The group only knows that it is over: how, the coordinator says.
+            Err(TransactionError::ProducerFenced) => {
+                self.transactions.add_group(transaction, &group).await?;
+                Err(TransactionError::ProducerFenced)
+            }
+            other => other,
+        }
     }
 }
