@@ -1,6 +1,7 @@
-//! Transactions in partitions: what is stored, who sees what of it, and how far readers come.
+//! Transactions in partitions and groups: what is stored, who sees what of it, and how far readers come.
 
 mod coordinator;
+mod groups;
 mod model;
 mod power_cut;
 mod produce;
