@@ -30,8 +30,8 @@ use crate::state::{Caller, OpenEngine};
 pub(super) async fn add_offsets(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    TransactionPath(transaction): TransactionPath,
     _: NoParams,
+    TransactionPath(transaction): TransactionPath,
     JsonBody(offsets): JsonBody<TransactionOffsets>,
 ) -> Result<Json<PendingOffsets>, Refusal> {
     let wanted = wanted(&offsets, "")?;
