@@ -7,6 +7,8 @@
 mod classic;
 mod coordinator;
 mod group;
+mod offsets;
+mod producers;
 mod records;
 mod terms;
 mod timers;
@@ -18,6 +20,7 @@ pub use classic::{
     ClassicProtocol, ClassicReply,
 };
 pub use coordinator::Coordinator;
+pub use offsets::{MarkerError, OffsetsMarker, PendingError, TransactionalAppend};
 pub use terms::{
     AssignTask, AssignmentEpoch, AssignorFallback, CommitAnswer, Committed, CoordinatorOptions, CoordinatorRecord,
     DeleteError, Generation, GroupState, GroupSummary, GroupView, Holding, JoinError, MemberCommit, MemberError,
@@ -26,6 +29,6 @@ pub use terms::{
 };
 pub use transactions::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, HandleError, InitError, Outcome, Participants,
-    Producer, Progress, TransactionCoordinator, TransactionError, TransactionHandle, TransactionOptions,
-    TransactionState, TransactionStep, TransactionView, WriteMarkers,
+    Producer, Progress, TransactionCoordinator, TransactionCounts, TransactionError, TransactionHandle,
+    TransactionOptions, TransactionState, TransactionStep, TransactionView, WriteMarkers,
 };

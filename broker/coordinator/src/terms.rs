@@ -10,6 +10,7 @@ use levada_model::{
 use thiserror::Error;
 
 use crate::classic::ClassicReply;
+use crate::offsets::TransactionalAppend;
 
 /// The settings of a coordinator. All in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +100,8 @@ pub struct Step<T> {
     pub answer: T,
     /// To append, as one batch.
     pub records: Vec<CoordinatorRecord>,
+    /// To append, where there are no `records`.
+    pub transactional: Option<TransactionalAppend>,
     /// Members whose holdings changed: their waiting fetches look again.
     pub changed: Vec<(GroupName, MemberId)>,
     /// Assignments to compute, each to be answered with [`Coordinator::assigned`](crate::Coordinator::assigned).

@@ -14,5 +14,6 @@ pub use coordinator::TransactionCoordinator;
 pub use handle::{HandleError, TransactionHandle};
 pub use terms::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Outcome, Participants, Producer,
-    Progress, TransactionError, TransactionOptions, TransactionState, TransactionStep, TransactionView, WriteMarkers,
+    Progress, TransactionCounts, TransactionError, TransactionOptions, TransactionState, TransactionStep,
+    TransactionView, WriteMarkers,
 };

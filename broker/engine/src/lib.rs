@@ -5,6 +5,7 @@
 
 mod catalog;
 mod compaction;
+mod coordinators;
 mod counters;
 mod directory;
 mod engine;

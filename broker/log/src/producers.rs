@@ -145,6 +145,13 @@ impl Producers {
         Ok(verdict)
     }
 
+    /// The sequence with which a batch of this producer and epoch goes on; 0 where the epoch begins.
+    pub(crate) fn next_sequence(&self, header: &BatchHeader, judging: Judging) -> Sequence {
+        let known = header.producer_id.and_then(|id| self.producers.get(&id));
+        let known = known.filter(|producer| producer.epoch == header.producer_epoch && !producer.is_expired(judging));
+        known.map_or(Sequence(0), Producer::next_sequence)
+    }
+
     /// Remembers a batch that has its place at `base_offset`; `marker` is what a control batch says.
     pub(crate) fn record(
         &mut self,
@@ -191,6 +198,11 @@ impl Producers {
     /// First offset of the earliest transaction that is open.
     pub(crate) fn first_open(&self) -> Option<Offset> {
         self.open.first().map(|(offset, _)| *offset)
+    }
+
+    /// First offset of the transaction that this producer has open.
+    pub(crate) fn open_since(&self, id: ProducerId) -> Option<Offset> {
+        self.producers.get(&id)?.open_since
     }
 
     /// The transactions that are open, by their first offsets.
@@ -312,6 +324,11 @@ impl Producer {
         Self { epoch, batches: VecDeque::new(), last_append: Timestamp(0), open_since: None, marker: None }
     }
 
+    /// The sequence with which its epoch goes on. Where a marker alone is of this epoch, the epoch has just begun.
+    fn next_sequence(&self) -> Sequence {
+        self.batches.back().map_or(Sequence(0), |batch| batch.last_sequence.advance(1))
+    }
+
     /// Whether it may be forgotten. While its transaction is open readers wait for its end.
     fn is_expired(&self, judging: Judging) -> bool {
         self.open_since.is_none() && is_expired(self.last_append, judging.now, judging.expiration_ms)
@@ -350,8 +367,7 @@ impl Producer {
             if let Some(batch) = repeated {
                 return Ok(Verdict::Duplicate { base_offset: batch.base_offset, timestamp: batch.timestamp });
             }
-            // Where a marker alone is of this epoch, the epoch has just begun.
-            self.batches.back().map_or(Sequence(0), |batch| batch.last_sequence.advance(1))
+            self.next_sequence()
         };
         if got == expected { Ok(Verdict::New) } else { Err(out_of_order(id, got, expected)) }
     }

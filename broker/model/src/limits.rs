@@ -97,10 +97,20 @@ pub const READ_ABORTED_MAX: usize = 64;
 pub const TRANSACTION_PARTITIONS_MAX: usize = 10_000;
 /// Most groups whose offsets one transaction commits.
 pub const TRANSACTION_GROUPS_MAX: usize = 100;
+/// Most transactions with offsets of groups that are open at once in one partition of `__consumer_offsets`.
+pub const GROUP_TRANSACTIONS_MAX: usize = 10_000;
+/// Most offsets that wait there at once for the ends of their transactions.
+pub const GROUP_PENDING_OFFSETS_MAX: usize = 10 * GROUP_OFFSETS_MAX;
 /// How long a marker that could not be written waits for its next try.
 pub const MARKER_RETRY_MS: u64 = 500;
 /// How long the word is awaited that a marker was written; then it is sent again.
 pub const MARKER_ANSWER_MS_MAX: u64 = 30_000;
+/// Most markers that are with the owners of partitions at once, of all transactions together.
+pub const MARKERS_IN_FLIGHT_MAX: usize = 16_384;
+/// How long a transaction of one request may take; then it is aborted.
+pub const EXECUTE_TIMEOUT_MS: u64 = 60_000;
+/// Most transactions of one request at once; further ones wait.
+pub const EXECUTE_AT_ONCE_MAX: usize = 1_024;
 /// How long the answer of a transaction of one request is kept for its `Idempotency-Key`: 24 hours.
 pub const EXECUTE_ANSWER_MS: u64 = 24 * 60 * 60 * 1000;
 /// Longest answer that is kept for an `Idempotency-Key` of a transaction of one request.

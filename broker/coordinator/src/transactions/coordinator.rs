@@ -14,7 +14,7 @@ use super::kept::Kept;
 use super::record::{KeptAnswer, TransactionRecord, decode_key};
 use super::terms::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Outcome, Participants, Producer,
-    Progress, TransactionError, TransactionOptions, TransactionStep, TransactionView,
+    Progress, TransactionCounts, TransactionError, TransactionOptions, TransactionStep, TransactionView,
 };
 use crate::terms::{CoordinatorRecord, Now};
 use crate::timers::Timers;
@@ -28,6 +28,8 @@ pub struct TransactionCoordinator {
     producers: BTreeMap<ProducerId, TransactionalId>,
     due: Timers<TransactionalId>,
     kept: Kept,
+    /// Ids with a transaction that is open or being ended.
+    open: usize,
 }
 
 impl TransactionCoordinator {
@@ -40,6 +42,7 @@ impl TransactionCoordinator {
             producers: BTreeMap::new(),
             due: Timers::default(),
             kept: Kept::default(),
+            open: 0,
         }
     }
 
@@ -61,6 +64,7 @@ impl TransactionCoordinator {
     pub fn loaded(&mut self, now: Now) -> TransactionStep<()> {
         let mut ids: Vec<_> = self.entries.iter().map(|(id, entry)| (entry.written_at(), id.clone())).collect();
         ids.sort_unstable();
+        self.open = self.entries.values().filter(|entry| entry.is_open()).count();
         let mut all = TransactionStep::empty(());
         for (_, id) in ids {
             for producer_id in self.entries[&id].producer_ids() {
@@ -86,6 +90,18 @@ impl TransactionCoordinator {
         all
     }
 
+    /// Whether a producer may start at all.
+    ///
+    /// # Errors
+    /// [`InitError::InvalidTimeout`] and [`InitError::ReservedId`].
+    pub fn check_init(id: &TransactionalId, timeout_ms: u64) -> Result<(), InitError> {
+        let (min, max) = limits::TRANSACTION_TIMEOUT_MS.into_inner();
+        if timeout_ms < min || timeout_ms > max {
+            return Err(InitError::InvalidTimeout { min, max });
+        }
+        if id.is_internal() { Err(InitError::ReservedId) } else { Ok(()) }
+    }
+
     /// A producer starts: all before it under this id are fenced, and what they left open is aborted first.
     ///
     /// `spare` is a producer id that nobody has; it is needed only if a call without it said so.
@@ -99,12 +115,8 @@ impl TransactionCoordinator {
         timeout_ms: u64,
         spare: Option<ProducerId>,
     ) -> TransactionStep<Result<Progress<Producer>, InitError>> {
-        let (min, max) = limits::TRANSACTION_TIMEOUT_MS.into_inner();
-        if timeout_ms < min || timeout_ms > max {
-            return TransactionStep::empty(Err(InitError::InvalidTimeout { min, max }));
-        }
-        if id.is_internal() {
-            return TransactionStep::empty(Err(InitError::ReservedId));
+        if let Err(error) = Self::check_init(id, timeout_ms) {
+            return TransactionStep::empty(Err(error));
         }
         if self.entries.contains_key(id) {
             return self.at(now, id, |entry, ctx| entry.init(ctx, timeout_ms, spare));
@@ -129,7 +141,8 @@ impl TransactionCoordinator {
         producer_epoch: ProducerEpoch,
         spare: Option<ProducerId>,
     ) -> TransactionStep<Result<TransactionHandle, BeginError>> {
-        let Some(id) = self.producers.get(&producer_id).cloned() else {
+        // The broker's own producers begin with `execute` alone.
+        let Some(id) = self.producers.get(&producer_id).filter(|id| !id.is_internal()).cloned() else {
             return TransactionStep::empty(Err(BeginError::UnknownProducer));
         };
         let producer = Producer { id: producer_id, epoch: producer_epoch };
@@ -258,6 +271,12 @@ impl TransactionCoordinator {
         self.producers.contains_key(&producer_id)
     }
 
+    /// How many ids have a transaction that is open or being ended.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.open
+    }
+
     /// The transaction of this id that is open or being ended.
     #[must_use]
     pub fn transaction(&self, id: &TransactionalId) -> Option<TransactionView> {
@@ -322,15 +341,18 @@ impl TransactionCoordinator {
         event: impl FnOnce(&mut Entry, &mut Context<'_>) -> T,
     ) -> TransactionStep<T> {
         let entry = self.entries.get_mut(id).expect("the caller has looked");
-        let before = entry.producer_ids();
-        let mut ctx = Context { now, options: &self.options, markers: Vec::new(), completed: false };
+        let (before, was_open) = (entry.producer_ids(), entry.is_open());
+        let counts = TransactionCounts::default();
+        let mut ctx = Context { now, options: &self.options, markers: Vec::new(), completed: false, counts };
         let answer = event(entry, &mut ctx);
         let mut step = TransactionStep {
             answer,
             records: Vec::new(),
             markers: ctx.markers,
             completed: ctx.completed.then(|| id.clone()).into_iter().collect(),
+            counts: ctx.counts,
         };
+        self.open = self.open + usize::from(entry.is_open()) - usize::from(was_open);
         let after = entry.producer_ids();
         for gone in before.difference(&after) {
             self.producers.remove(gone);
@@ -365,7 +387,8 @@ impl TransactionCoordinator {
 impl<T> TransactionStep<T> {
     /// An answer without effects.
     fn empty(answer: T) -> Self {
-        Self { answer, records: Vec::new(), markers: Vec::new(), completed: Vec::new() }
+        let counts = TransactionCounts::default();
+        Self { answer, records: Vec::new(), markers: Vec::new(), completed: Vec::new(), counts }
     }
 
     /// Adds the effects of a later step.
@@ -373,5 +396,6 @@ impl<T> TransactionStep<T> {
         self.records.extend(later.records);
         self.markers.extend(later.markers);
         self.completed.extend(later.completed);
+        self.counts += later.counts;
     }
 }

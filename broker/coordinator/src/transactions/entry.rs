@@ -12,7 +12,7 @@ use super::TransactionHandle;
 use super::record::{Contents, Ended, KeptAnswer, LAST_EPOCH, Phase, TransactionRecord, encode_key};
 use super::terms::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Outcome, Participants, Producer,
-    Progress, TransactionError, TransactionOptions, TransactionState, TransactionView, WriteMarkers,
+    Progress, TransactionCounts, TransactionError, TransactionOptions, TransactionState, TransactionView, WriteMarkers,
 };
 use crate::terms::{CoordinatorRecord, Now};
 use crate::timers::{after, after_stored};
@@ -55,6 +55,7 @@ pub(super) struct Context<'a> {
     pub(super) markers: Vec<WriteMarkers>,
     /// Whether a transaction has come to its end.
     pub(super) completed: bool,
+    pub(super) counts: TransactionCounts,
 }
 
 /// What a producer id and epoch stand for.
@@ -118,7 +119,10 @@ impl Entry {
     pub(super) fn tick(&mut self, ctx: &mut Context<'_>) {
         match &self.record.phase {
             Phase::Idle if self.begun.is_none() => self.gone = true,
-            Phase::Idle | Phase::Open(_) => self.finish(ctx, Outcome::Abort, false),
+            Phase::Idle | Phase::Open(_) => {
+                ctx.counts.timed_out += 1;
+                self.finish(ctx, Outcome::Abort, false);
+            }
             Phase::Ending { .. } => self.send_markers_again(ctx),
         }
     }
@@ -366,6 +370,11 @@ impl Entry {
         })
     }
 
+    /// Whether it has a transaction that is open or being ended.
+    pub(super) fn is_open(&self) -> bool {
+        !self.gone && (self.begun.is_some() || self.record.phase != Phase::Idle)
+    }
+
     /// Its record, if that is another than the log has.
     pub(super) fn take_record(&mut self, now: Timestamp) -> Option<CoordinatorRecord> {
         if self.gone {
@@ -458,15 +467,16 @@ impl Entry {
     }
 
     /// Notes that a transaction has begun, if none has.
-    fn begun_with(&mut self, ctx: &Context<'_>, timeout_ms: u64, body: Option<BodyDigest>) {
+    fn begun_with(&mut self, ctx: &mut Context<'_>, timeout_ms: u64, body: Option<BodyDigest>) {
         if self.begun.is_none() {
             self.begun = Some(Begun { started_at: ctx.now.wall, timeout_ms, body, here: true });
             self.due = Some(after(ctx.now.tick, timeout_ms));
+            ctx.counts.begun += 1;
         }
     }
 
     /// Who is in the transaction, to be added to.
-    fn open(&mut self, ctx: &Context<'_>) -> &mut Participants {
+    fn open(&mut self, ctx: &mut Context<'_>) -> &mut Participants {
         self.begun_with(ctx, self.record.timeout_ms, None);
         let begun = self.begun.as_ref().expect("it has begun");
         if self.record.phase == Phase::Idle {
@@ -488,6 +498,10 @@ impl Entry {
         };
         self.changed = true;
         self.begun = None;
+        match outcome {
+            Outcome::Commit => ctx.counts.committed += 1,
+            Outcome::Abort => ctx.counts.aborted += 1,
+        }
         match contents {
             Some(contents) => {
                 self.record.phase = Phase::Ending { contents, outcome, fences };

@@ -1,6 +1,7 @@
 //! What the coordinator of transactions is asked and what it answers.
 
 use std::collections::BTreeSet;
+use std::ops::AddAssign;
 
 use bytes::Bytes;
 use levada_extension::TopicPartition;
@@ -41,6 +42,21 @@ pub struct TransactionStep<T> {
     pub markers: Vec<WriteMarkers>,
     /// Ids that were given as [`Progress::Wait`]: whoever waits for one asks again.
     pub completed: Vec<TransactionalId>,
+    /// What became of transactions.
+    pub counts: TransactionCounts,
+}
+
+/// How many transactions did what in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionCounts {
+    /// They began. One that was begun before a restart and had nothing in it counts again.
+    pub begun: u64,
+    /// That they are committed stands.
+    pub committed: u64,
+    /// That they are aborted stands.
+    pub aborted: u64,
+    /// They are among those, since their time was over.
+    pub timed_out: u64,
 }
 
 /// An answer, or the word that it is too early for it.
@@ -245,6 +261,23 @@ pub enum ExecuteError {
     /// To be asked again with a producer id to take.
     #[error("a new producer id is needed")]
     NeedsProducerId,
+}
+
+impl<T> TransactionStep<T> {
+    /// The same with another answer.
+    pub fn map<U>(self, answer: impl FnOnce(T) -> U) -> TransactionStep<U> {
+        let Self { answer: given, records, markers, completed, counts } = self;
+        TransactionStep { answer: answer(given), records, markers, completed, counts }
+    }
+}
+
+impl AddAssign for TransactionCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.begun += more.begun;
+        self.committed += more.committed;
+        self.aborted += more.aborted;
+        self.timed_out += more.timed_out;
+    }
 }
 
 impl Participants {

@@ -1,8 +1,11 @@
-//! Which records of the batches that were read count, and where to go on behind them. Offsets are dense in what producers
-//! send; where a log was compacted they are not, and a batch may hold any part of its records, or none.
+//! Which records of the batches that were read count, and where to go on behind them: none of aborted transactions, for
+//! whoever reads what is committed. Offsets are dense in what producers send; where a log was compacted they are not, and
+//! a batch may hold any part of its records, or none.
 
-use levada_log::Batch;
-use levada_model::{Compression, Offset};
+use std::collections::HashMap;
+
+use levada_log::{AbortedTransaction, Batch};
+use levada_model::{Compression, Offset, ProducerId};
 
 use crate::heavy::{Work, compute};
 
@@ -16,6 +19,27 @@ pub(super) async fn keep_records(
 ) -> (Vec<Batch>, Offset) {
     let bytes = to_unpack_bytes(&batches, from, max_records);
     compute(Work::Unpack, bytes, move || keep(batches, from, max_records, end)).await
+}
+
+/// The batches without those of aborted transactions, which are told by their first offsets. Control batches stay.
+pub(super) fn without_aborted(mut batches: Vec<Batch>, aborted: &[AbortedTransaction]) -> Vec<Batch> {
+    if aborted.is_empty() {
+        return batches;
+    }
+    let mut begun = aborted.iter().peekable();
+    // Of each producer the last that began: it has one at a time. Where markers were lost, the one that hides more.
+    let mut open: HashMap<ProducerId, AbortedTransaction> = HashMap::new();
+    batches.retain(|batch| {
+        let header = batch.header();
+        while let Some(next) = begun.next_if(|next| next.first_offset <= header.base_offset) {
+            let last_offset =
+                open.get(&next.producer_id).map_or(next.last_offset, |o| o.last_offset.max(next.last_offset));
+            open.insert(next.producer_id, AbortedTransaction { last_offset, ..*next });
+        }
+        let of = header.producer_id.and_then(|id| open.get(&id));
+        !of.is_some_and(|aborted| aborted.holds(header))
+    });
+    batches
 }
 
 /// How many bytes to judge the work of going through a batch's records by.

@@ -10,11 +10,12 @@ use levada_model::{GroupName, MemberId, Operation, Principal, Resource};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::coordinators::CoordinatorHandle;
+use super::kind::GroupCoordinator;
 use super::members::{member_error, membership, timed};
 use super::standing::Standing;
 use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPosition};
 use crate::Engine;
+use crate::fetch::IDLE_READS_MIN;
 
 /// A waiting fetch says so many times within a session that its member lives.
 const SIGNS_A_SESSION: u64 = 3;
@@ -91,7 +92,7 @@ struct Polling<'a> {
     who: &'a Principal,
     group: &'a GroupName,
     member: &'a MemberId,
-    coordinator: CoordinatorHandle,
+    coordinator: GroupCoordinator,
 }
 
 impl Polling<'_> {
@@ -105,10 +106,13 @@ impl Polling<'_> {
         let told = Told::of(&view, cursor.as_ref());
         let mut standing = Standing::new(self.engine.core.clone(), cursor);
         standing.follow(&view).await?;
+        let mut rounds_left = IDLE_READS_MIN;
         loop {
             let parts = standing.read(max_records.max(1), max_bytes.max(1)).await?;
+            rounds_left = rounds_left.saturating_sub(1);
             // Also where news without records come all the time it ends.
-            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now())
+                && (rounds_left == 0 || !standing.has_news());
             let mut is_over = is_late || !parts.is_empty() || told.is_changed(&view);
             if !is_over {
                 let _waiters = standing.register(&woken);

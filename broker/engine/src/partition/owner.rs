@@ -9,12 +9,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use levada_log::{Append, AppendError, Appended, Batch, PartitionLog, StorageError};
+use levada_log::{
+    AbortedTransaction, Append, AppendError, Appended, Batch, BatchBuf, Marks, PartitionLog, SequenceCheck,
+    StorageError, TransactionEnd,
+};
 use levada_model::{Offset, Timestamp};
 use parking_lot::MutexGuard;
 use tokio::sync::oneshot;
 
-use super::queue::{Pending, Queue};
+use super::queue::{Pending, Queue, Shut};
 use super::{Landed, Landings, NewAppend, Partition};
 use crate::AppendFault;
 
@@ -22,7 +25,8 @@ use crate::AppendFault;
 const INLINE_GROUPS_MAX: usize = 3;
 
 impl Partition {
-    /// Hands an append to the owner. From then on it is the owner's: it is stored though nobody waits for the answer.
+    /// Hands an append to the owner. From then on it is the owner's: it is stored though nobody waits for the answer. A
+    /// partition that retires takes the ends of its transactions still.
     ///
     /// # Errors
     /// When it is not accepted; nothing of it is stored then.
@@ -32,7 +36,8 @@ impl Partition {
         }
         let (pending, answer) = Pending::new(append);
         let mut queue = self.queue.lock();
-        if let Some(shut) = queue.shut {
+        let is_end = pending.append.check == SequenceCheck::Marker;
+        if let Some(shut) = queue.shut.filter(|shut| *shut != Shut::Retiring || !is_end) {
             return Err(shut.fault(self.index));
         }
         if queue.push(pending).is_err() {
@@ -185,17 +190,19 @@ impl Partition {
         // holds the log.
         let is_keyless = append.keyless && self.keyed_only.load(Ordering::Acquire);
         let mut refused = is_keyless.then(|| Arc::new(AppendFault::Keyless(self.index)));
-        let mut one = |mut batch: levada_log::BatchBuf| {
+        let mut one = |mut batch: BatchBuf| {
             if let Some(fault) = &refused {
                 return Err(fault.clone());
             }
             if append_time {
                 batch.set_append_time(now);
             }
+            let ends = aborted_since(log, &batch);
             let append = Append { batch, check: append.check, expected_offset: expected_offset.take() };
             match log.stage(append, epoch, now) {
                 Ok(Appended::Stored(batch)) => {
                     let base_offset = batch.header().base_offset;
+                    staged.aborted.extend(ends.map(|ends| AbortedTransaction { last_offset: base_offset, ..ends }));
                     staged.stored.push(batch);
                     Ok(Landed { base_offset, appended_at: now, append_time, duplicate: false })
                 }
@@ -231,30 +238,47 @@ impl Partition {
             log.sync().map_err(failed)?;
             counters.syncs.add(1);
         }
-        if staged.stored.is_empty() {
-            return Ok(());
-        }
-        let records: u64 = staged.stored.iter().map(|batch| u64::from(batch.header().record_count)).sum();
+        let data = staged.stored.iter().map(Batch::header).filter(|header| !header.is_control());
+        counters.appended_records.add(data.map(|header| u64::from(header.record_count)).sum());
         let size_bytes: usize = staged.stored.iter().map(|batch| batch.bytes().len()).sum();
-        counters.appended_records.add(records);
         counters.appended_bytes.add(size_bytes as u64);
-        self.tail.push(staged.stored);
-        self.publish(log.marks().log_end);
+        // Before the marks: whoever may read a batch finds there whether it was aborted.
+        self.tail.push(staged.stored, staged.aborted);
+        self.publish(&log.marks());
         Ok(())
     }
 
-    /// Moves the marks up and wakes those who wait for that.
-    fn publish(&self, end: Offset) {
-        self.high_watermark.fetch_max(end.0, Ordering::AcqRel);
-        self.last_stable.fetch_max(end.0, Ordering::AcqRel);
-        self.waiters.wake(end, end);
+    /// Moves what readers may see up to the log's marks, and wakes those who wait for that. To be called by whoever holds
+    /// the log, when what was written is as safe as the topic promises.
+    pub(super) fn publish(&self, marks: &Marks) {
+        let (high_watermark, last_stable) = visible(marks, self.page_cache.load(Ordering::Acquire));
+        // In this order: who looks at the last stable offset first never finds it beyond the high watermark.
+        self.high_watermark.fetch_max(high_watermark.0, Ordering::AcqRel);
+        self.last_stable.fetch_max(last_stable.0, Ordering::AcqRel);
+        self.waiters.wake(high_watermark, last_stable);
     }
+}
+
+/// The high watermark and the last stable offset of a topic that promises to outlive the process alone (`page-cache`), or
+/// a power cut.
+pub(super) fn visible(marks: &Marks, page_cache: bool) -> (Offset, Offset) {
+    if page_cache { (marks.log_end, marks.last_stable) } else { (marks.synced_end, marks.synced_stable) }
+}
+
+/// The transaction that a batch aborts if it is stored, all but where it ends.
+fn aborted_since(log: &PartitionLog, batch: &BatchBuf) -> Option<AbortedTransaction> {
+    batch.control().filter(|marker| marker.end == TransactionEnd::Abort)?;
+    let producer_id = batch.header().producer_id?;
+    let first_offset = log.open_since(producer_id)?;
+    Some(AbortedTransaction { first_offset, last_offset: first_offset, producer_id })
 }
 
 /// What a group has put into the log so far.
 #[derive(Default)]
 struct Staged {
     stored: Vec<Batch>,
+    /// The transactions that it aborts.
+    aborted: Vec<AbortedTransaction>,
     /// Behind the first offset of the furthest duplicate.
     duplicates_end: Offset,
 }

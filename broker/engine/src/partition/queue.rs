@@ -82,8 +82,10 @@ pub(crate) enum Shut {
     Closing,
     /// Its topic was deleted.
     Deleted,
-    /// It is retiring.
+    /// It is retiring: it takes the ends of transactions alone.
     Retiring,
+    /// It is retiring, empty, and about to go.
+    Dropping,
 }
 
 impl Shut {
@@ -92,7 +94,7 @@ impl Shut {
         match self {
             Self::Closing => AppendFault::Closing,
             Self::Deleted => AppendFault::TopicDeleted,
-            Self::Retiring => AppendFault::Retiring(partition),
+            Self::Retiring | Self::Dropping => AppendFault::Retiring(partition),
         }
     }
 }

@@ -158,6 +158,9 @@ pub enum AppendFault {
     /// Sequence, epoch, key or expected offset: see [`levada_log::AppendError`].
     #[error(transparent)]
     Refused(#[from] levada_log::AppendError),
+    /// The transaction ended before its records came, so none of them counts that was not stored.
+    #[error(transparent)]
+    Transaction(Box<TransactionError>),
     /// Too much waits for this partition; nothing was stored, try again.
     #[error("too many appends wait for partition {0}")]
     Overloaded(PartitionIndex),
@@ -249,6 +252,9 @@ pub enum ProduceError {
     /// The transaction does not take them.
     #[error(transparent)]
     Transaction(Box<TransactionError>),
+    /// Without an answer nobody would know whether to commit.
+    #[error("records of a transaction need an answer, so acks=none is not taken with one")]
+    TransactionAcks,
     /// The disk fails, so no producer id is given out.
     #[error("no producer id is given out now: {0}")]
     Fenced(String),

@@ -233,8 +233,11 @@ impl Core {
         let retiring = state.partitions().filter(|partition| partition.index().0 >= state.active_count);
         let empty: Vec<_> = retiring
             .filter(|partition| {
-                partition.shut(Shut::Retiring);
-                partition.log_start() == partition.high_watermark()
+                // The end of a transaction may still come until it takes nothing at all.
+                [Shut::Retiring, Shut::Dropping].into_iter().all(|why| {
+                    partition.shut(why);
+                    partition.log_start() == partition.high_watermark()
+                })
             })
             .cloned()
             .collect();
@@ -375,6 +378,8 @@ fn check_names<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(), Co
 fn describe(topic: &Topic) -> TopicDescription {
     let state = topic.state();
     let partition = |partition: &Arc<Partition>| PartitionDescription {
+        // First, so that it is not beyond the high watermark.
+        last_stable_offset: partition.last_stable_offset(),
         partition: partition.index(),
         leader: NODE,
         leader_epoch: partition.leader_epoch(),
@@ -382,7 +387,6 @@ fn describe(topic: &Topic) -> TopicDescription {
         isr: vec![NODE],
         log_start_offset: partition.log_start(),
         high_watermark: partition.high_watermark(),
-        last_stable_offset: partition.last_stable_offset(),
         size_bytes: partition.size_bytes(),
         state: if partition.index().0 < state.active_count { PartitionState::Active } else { PartitionState::Retiring },
     };

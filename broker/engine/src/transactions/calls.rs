@@ -1,9 +1,11 @@
 //! The calls of producers and operators.
 
-use levada_coordinator::{Outcome, Producer, TransactionHandle, TransactionView};
-use levada_model::{Principal, ProducerEpoch, ProducerId, TransactionalId};
+use levada_coordinator::{Outcome, Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionView};
+use levada_model::{Operation, Principal, ProducerEpoch, ProducerId, Resource, TransactionalId};
 
-use super::terms::{ExecuteRequest, Executed, TransactionError, TransactionOffsets};
+use super::asking::{Reply, begin_reply, end_reply, init_reply};
+use super::kind::TransactionKind;
+use super::terms::{TransactionError, TransactionOffsets};
 use crate::Engine;
 
 impl Engine {
@@ -18,8 +20,14 @@ impl Engine {
         id: &TransactionalId,
         timeout_ms: u64,
     ) -> Result<Producer, TransactionError> {
-        let _ = (who, id, timeout_ms);
-        todo!()
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        // Nothing is written for a producer that cannot be.
+        init_reply(TransactionCoordinator::check_init(id, timeout_ms).map(Progress::Done))?;
+        let topic = self.core.ensure_coordinators::<TransactionKind>().await?;
+        let coordinator = self.core.transactions.by_key_in(&topic, id.as_str());
+        self.core
+            .ask(&coordinator, |machine, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply))
+            .await
     }
 
     /// A transaction begins. The same again, while nothing has ended it, answers the same.
@@ -32,11 +40,15 @@ impl Engine {
         id: ProducerId,
         epoch: ProducerEpoch,
     ) -> Result<TransactionHandle, TransactionError> {
-        let _ = (who, id, epoch);
-        todo!()
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        let coordinator = self.core.transactions.coordinator_of_producer(id).await?;
+        let coordinator = coordinator.ok_or(TransactionError::UnknownProducer(id, epoch))?;
+        let reply = |answer| begin_reply(Producer { id, epoch }, answer);
+        self.core.ask(&coordinator, |machine, now, spare| machine.begin(now, id, epoch, spare).map(reply)).await
     }
 
-    /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted.
+    /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted. All of
+    /// them or none.
     ///
     /// # Errors
     /// See [`TransactionError`].
@@ -46,8 +58,17 @@ impl Engine {
         transaction: TransactionHandle,
         offsets: TransactionOffsets,
     ) -> Result<(), TransactionError> {
-        let _ = (who, transaction, offsets);
-        todo!()
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        let group = offsets.group.clone();
+        let pending = self.core.judge_pending(who, offsets).await?;
+        self.core.transactions.add_offsets(transaction, &group).await?;
+        let TransactionHandle { producer_id: id, producer_epoch: epoch, .. } = transaction;
+        let added = self.core.add_pending(Producer { id, epoch }, pending).await;
+        if let Err(TransactionError::ProducerFenced) = added {
+            // It has ended meanwhile. How, its coordinator knows.
+            self.core.transactions.add_offsets(transaction, &group).await?;
+        }
+        added
     }
 
     /// Ends a transaction, and answers once the outcome can be read, with the epoch of the producer's next one. The same
@@ -61,8 +82,9 @@ impl Engine {
         transaction: TransactionHandle,
         outcome: Outcome,
     ) -> Result<Producer, TransactionError> {
-        let _ = (who, transaction, outcome);
-        todo!()
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        let coordinator = self.core.transactions.coordinator_of(transaction)?;
+        self.core.ask(&coordinator, |machine, now, _| machine.end(now, transaction, outcome).map(end_reply)).await
     }
 
     /// Transactions that are open or being ended, by transactional id behind `after`, at most `limit`.
@@ -75,8 +97,18 @@ impl Engine {
         after: Option<&TransactionalId>,
         limit: usize,
     ) -> Result<Vec<TransactionView>, TransactionError> {
-        let _ = (who, after, limit);
-        todo!()
+        self.core.authorize(who, Operation::Describe, Resource::Cluster)?;
+        if self.core.is_closing() {
+            return Err(TransactionError::Closing);
+        }
+        self.core.transactions.load_all();
+        let mut transactions = Vec::new();
+        for coordinator in self.core.transactions.all() {
+            transactions.extend(coordinator.look(|machine| machine.transactions(after, limit)).await?);
+        }
+        transactions.sort_by(|a, b| a.transactional_id.cmp(&b.transactional_id));
+        transactions.truncate(limit);
+        Ok(transactions)
     }
 
     /// An operator aborts a transaction, and is answered once that can be read. Its producer may go on with the next.
@@ -88,20 +120,9 @@ impl Engine {
         who: &Principal,
         transaction: TransactionHandle,
     ) -> Result<(), TransactionError> {
-        let _ = (who, transaction);
-        todo!()
-    }
-
-    /// A whole transaction at once: stores records in any topics and commits offsets of a group, all or nothing.
-    ///
-    /// # Errors
-    /// See [`TransactionError`]; nothing of it can be read then, unless it says that it may have been done.
-    pub async fn execute_transaction(
-        &self,
-        who: &Principal,
-        request: ExecuteRequest,
-    ) -> Result<Executed, TransactionError> {
-        let _ = (who, request);
-        todo!()
+        self.core.authorize(who, Operation::Alter, Resource::Cluster)?;
+        let coordinator = self.core.transactions.coordinator_of(transaction)?;
+        let reply = |answer: Result<_, levada_coordinator::TransactionError>| Ok(Reply::from(answer?));
+        self.core.ask(&coordinator, |machine, now, _| machine.abort(now, transaction).map(reply)).await
     }
 }

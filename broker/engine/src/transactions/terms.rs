@@ -1,10 +1,11 @@
 //! What the calls on transactions take and give, and why they are refused.
 
-use levada_coordinator::Outcome;
+use levada_coordinator::{self as machine, AddError, Outcome};
 use levada_log::StorageError;
 use levada_model::{Denied, GroupName, MemberId, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName};
 use thiserror::Error;
 
+use crate::coordinators::CoordinatorFault;
 use crate::{GroupError, Placed, ProduceError, ProduceRecord};
 
 /// Offsets of a group that are committed with a transaction.
@@ -173,4 +174,36 @@ pub enum TransactionError {
         /// Whether the change may hold all the same.
         possible: bool,
     },
+}
+
+impl From<CoordinatorFault> for TransactionError {
+    fn from(fault: CoordinatorFault) -> Self {
+        match fault {
+            CoordinatorFault::Loading => Self::Loading,
+            CoordinatorFault::Closing => Self::Closing,
+            CoordinatorFault::Overloaded => Self::Overloaded,
+            CoordinatorFault::Storage(error) => Self::Storage(error),
+            CoordinatorFault::Fenced { reason, possible } => Self::Fenced { reason, possible },
+        }
+    }
+}
+
+impl From<machine::TransactionError> for TransactionError {
+    fn from(error: machine::TransactionError) -> Self {
+        match error {
+            machine::TransactionError::UnknownTransaction => Self::NotFound,
+            machine::TransactionError::ProducerFenced => Self::ProducerFenced,
+            machine::TransactionError::TransactionEnded { outcome } => Self::Ended { outcome },
+        }
+    }
+}
+
+impl From<AddError> for TransactionError {
+    fn from(error: AddError) -> Self {
+        match error {
+            AddError::Transaction(error) => error.into(),
+            AddError::TooManyPartitions { limit } => Self::TooManyPartitions { limit },
+            AddError::TooManyGroups { limit } => Self::TooManyGroups { limit },
+        }
+    }
 }

@@ -50,7 +50,9 @@ impl LogReader {
         self.unless_removed(from, |segments| {
             let mut chunk = self.read_segments(segments, from, max_bytes, bound, |header| header.record_count > 0)?;
             // Of the same segments: a compaction may take away what was aborted together with the word of it.
-            chunk.aborted = aborted_in(&self.state, segments, from, chunk.next_offset)?.aborted;
+            if chunk.batches.iter().any(|batch| batch.header().is_transactional()) {
+                chunk.aborted = aborted_in(&self.state, segments, from, chunk.next_offset)?.aborted;
+            }
             Ok(chunk)
         })
     }
@@ -176,11 +178,12 @@ impl LogReader {
         mut read: impl FnMut(&[Arc<Segment>]) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         loop {
+            // The log start moves before segments go, so what it does not say of these is not gone from them.
+            let segments = self.state.segments();
             let log_start = self.state.log_start();
             if from < log_start {
                 return Err(ReadError::BelowStart { requested: from, log_start });
             }
-            let segments = self.state.segments();
             match read(&segments) {
                 Err(ReadError::Storage(_)) if !Arc::ptr_eq(&segments, &self.state.segments()) => (),
                 done => return done,

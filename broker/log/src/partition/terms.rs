@@ -109,6 +109,9 @@ pub enum SequenceCheck {
     /// append with the id wins; the same digest again is a duplicate, another one
     /// [`AppendError::KeyReused`](crate::AppendError::KeyReused).
     Key,
+    /// A batch of a transaction that has no sequence of its own: the partition gives it the next of its producer and
+    /// epoch, which is written into its head. So it is never a repeat, and those that come with sequences go on behind it.
+    Assigned,
     /// A coordinator's marker, the one kind of control batch that is taken, and taken by this check alone. Its epoch must
     /// be higher than the producer's, and is the producer's from then on (KIP-890, KIP-1228). The same end by the same
     /// epoch again is a duplicate. Where no transaction is open it is stored too: it fences.

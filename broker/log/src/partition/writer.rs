@@ -153,18 +153,23 @@ impl PartitionLog {
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When a [`SequenceCheck::Key`] comes without a derived id, a derived id in a transaction, a control batch that is not a
-    /// marker or comes under another check than [`SequenceCheck::Marker`], or a batch that
+    /// When a [`SequenceCheck::Key`] comes without a derived id, a derived id in a transaction,
+    /// [`SequenceCheck::Assigned`] outside of one, a control batch that is not a marker or comes under another check than
+    /// [`SequenceCheck::Marker`], or a batch that
     /// [`BatchBuf::check_records`](crate::BatchBuf::check_records) refuses by its head: without a record for each offset,
     /// or with a delete horizon.
     pub fn stage(
         &mut self,
-        append: Append,
+        mut append: Append,
         leader_epoch: LeaderEpoch,
         now: Timestamp,
     ) -> Result<Appended, AppendError> {
         if let Some(poison) = &self.poison {
             return Err(AppendError::Poisoned(poison.clone()));
+        }
+        if append.check == SequenceCheck::Assigned {
+            assert!(append.batch.header().is_transactional(), "sequences are given to transactions' batches");
+            append.batch.set_base_sequence(self.producers.next_sequence(append.batch.header(), self.judging(now)));
         }
         let header = *append.batch.header();
         let is_dense = header.record_count == header.last_offset_delta + 1 && header.delete_horizon().is_none();

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-log", &["levada-model"]),
     ("levada-extension", &["levada-model"]),
     ("levada-coordinator", &["levada-extension", "levada-model"]),
+    ("levada-history", &["levada-coordinator", "levada-model"]),
     ("levada-api", &["levada-model"]),
     ("levada-engine", &["levada-coordinator", "levada-extension", "levada-log", "levada-model"]),
     ("levada-client", &["levada-api", "levada-model"]),

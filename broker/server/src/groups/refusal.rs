@@ -54,7 +54,7 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
         GroupError::InPart(error) => Problem { detail, ..problem(*error, pointer) }.effect(Effect::Partial),
         GroupError::Loading => Problem::new(ErrorCode::CoordinatorLoading, detail).effect(effect(true)),
         GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
-        GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
+        GroupError::Overloaded | GroupError::TooManyPending { .. } => Problem::new(ErrorCode::Overloaded, detail),
         GroupError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
         GroupError::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible)),
     }

@@ -49,6 +49,7 @@ pub(crate) fn produce(error: ProduceError, place: Place<'_>) -> Problem {
     let detail = error.to_string();
     match error {
         ProduceError::Transaction(error) => transactions::refuse(*error),
+        ProduceError::TransactionAcks => Problem::new(ErrorCode::InvalidField, detail.clone()).at("/acks", detail),
         ProduceError::Denied(error) => denied(&error),
         ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
         ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
@@ -123,6 +124,7 @@ pub(crate) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
+        AppendFault::Transaction(_) => todo!(),
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) | AppendFault::Keyless(_) => {
             Problem::new(ErrorCode::Overloaded, detail)
         }

@@ -1,6 +1,6 @@
 //! How far the log is stable: what its marks say, and which transactions keep the last stable offset back.
 
-use levada_model::{Offset, Timestamp};
+use levada_model::{Offset, ProducerId, Timestamp};
 
 use super::PartitionLog;
 use crate::partition::terms::{Marks, OpenTransaction};
@@ -26,6 +26,12 @@ impl PartitionLog {
     #[must_use]
     pub fn open_transactions(&self) -> Vec<OpenTransaction> {
         self.producers.open()
+    }
+
+    /// First offset of the transaction that a producer has open here, as what was staged leaves it.
+    #[must_use]
+    pub fn open_since(&self, producer_id: ProducerId) -> Option<Offset> {
+        self.producers.open_since(producer_id)
     }
 
     /// Moves the last stable offset, when all that was staged is written: a marker ends nothing before it is.

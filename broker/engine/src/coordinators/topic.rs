@@ -1,12 +1,12 @@
-//! The internal topic that holds what coordinators know, and its settings, which are the broker's own.
+//! The internal topics that hold what coordinators know, and their settings, which are the broker's own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levada_model::{TopicName, limits};
 use serde_json::{Value, json};
 
-use super::terms::GroupError;
+use super::fault::CoordinatorFault;
+use super::kind::Kind;
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::metadata::{Command, Metadata, MetadataError};
@@ -14,11 +14,6 @@ use crate::{CreateTopic, TopicError};
 
 /// Small enough that compaction, which leaves the newest segment alone, keeps what a load reads short.
 const SEGMENT_BYTES: u64 = 64 << 20;
-
-/// Its name.
-pub(super) fn offsets_topic() -> TopicName {
-    TopicName::new("__consumer_offsets").expect("the name keeps the rule")
-}
 
 fn config() -> BTreeMap<String, Value> {
     let settings = [("cleanup.policy", json!("compact")), ("segment.bytes", json!(SEGMENT_BYTES))];
@@ -29,8 +24,8 @@ fn config() -> BTreeMap<String, Value> {
 ///
 /// # Errors
 /// When the metadata takes no changes.
-pub(crate) fn bring_up_to_date(metadata: &dyn Metadata) -> Result<(), MetadataError> {
-    let name = offsets_topic();
+pub(crate) fn bring_up_to_date<K: Kind>(metadata: &dyn Metadata) -> Result<(), MetadataError> {
+    let name = K::topic();
     let wanted = config();
     let image = metadata.image();
     let Some(topic) = image.topics.get(&name).filter(|topic| topic.config != wanted) else { return Ok(()) };
@@ -42,19 +37,18 @@ pub(crate) fn bring_up_to_date(metadata: &dyn Metadata) -> Result<(), MetadataEr
 }
 
 impl Core {
-    /// The topic, created by the first who needs it.
-    pub(super) async fn ensure_offsets_topic(self: &Arc<Self>) -> Result<Arc<Topic>, GroupError> {
+    /// The topic of a kind of coordinators, created by the first who needs it.
+    pub(crate) async fn ensure_coordinators<K: Kind>(self: &Arc<Self>) -> Result<Arc<Topic>, CoordinatorFault> {
         if self.is_closing() {
-            return Err(GroupError::Closing);
+            return Err(CoordinatorFault::Closing);
         }
-        let partitions = limits::CONSUMER_OFFSETS_PARTITIONS;
-        let new = CreateTopic { name: offsets_topic(), partitions, config: config() };
+        let new = CreateTopic { name: K::topic(), partitions: K::PARTITIONS, config: config() };
         self.ensure_topic(new).await.map_err(|error| match error {
-            TopicError::Closing => GroupError::Closing,
-            TopicError::OutOfFiles => GroupError::Overloaded,
-            TopicError::Storage(error) => GroupError::Storage(error),
-            // A topic without a record says nothing of any group.
-            TopicError::Fenced { reason, .. } => GroupError::Fenced { reason, possible: false },
+            TopicError::Closing => CoordinatorFault::Closing,
+            TopicError::OutOfFiles => CoordinatorFault::Overloaded,
+            TopicError::Storage(error) => CoordinatorFault::Storage(error),
+            // A topic without a record says nothing.
+            TopicError::Fenced { reason, .. } => CoordinatorFault::Fenced { reason, possible: false },
             other => unreachable!("the broker's own topic is valid and never deleted: {other}"),
         })
     }
@@ -67,6 +61,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::groups::GroupKind;
     use crate::metadata::RedbMetadata;
 
     #[test]
@@ -74,14 +69,14 @@ mod tests {
         let storage = SimStorage::new(Arc::new(ManualClock::at(Timestamp(1))));
         storage.create_dir("data".as_ref()).expect("a directory");
         let metadata = RedbMetadata::open(&storage, "data".as_ref(), true).expect("it opens");
-        bring_up_to_date(&metadata).expect("nothing to do");
+        bring_up_to_date::<GroupKind>(&metadata).expect("nothing to do");
         let config = BTreeMap::from([("retention.ms".to_owned(), json!(-1))]);
         let id = TopicId(Uuid::from_u128(1));
-        let create = Command::CreateTopic { name: offsets_topic(), id, partitions: 50, config };
+        let create = Command::CreateTopic { name: GroupKind::topic(), id, partitions: 50, config };
         metadata.propose(&create).expect("created");
         for _ in 0..2 {
-            bring_up_to_date(&metadata).expect("changed");
-            let topic = metadata.image().topics[&offsets_topic()].clone();
+            bring_up_to_date::<GroupKind>(&metadata).expect("changed");
+            let topic = metadata.image().topics[&GroupKind::topic()].clone();
             assert_eq!((&topic.config, topic.version), (&super::config(), 2), "once");
             assert_eq!((topic.id, topic.partitions.len()), (id, 50));
         }

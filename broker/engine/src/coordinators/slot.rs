@@ -1,7 +1,7 @@
 //! The place of one coordinator: a state machine of `levada_coordinator`, loaded from its partition's log, whose every
 //! step is in the log before it is answered.
 //!
-//! A step runs under the place's lock, and its records are handed to the partition's owner under the same lock, so the
+//! A step runs under the place's lock, and its entry is handed to the partition's owner under the same lock, so the
 //! order of the log is the order of the states. Each batch expects the offset behind the one before: where one is not
 //! stored, none behind it is. Then, and when a step panics, the coordinator is forgotten and loaded anew. Nobody is
 //! answered before everything is durable that the machine had taken in when it answered.
@@ -10,20 +10,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use levada_coordinator::{AssignTask, Coordinator, CoordinatorRecord, GroupSummary, Now, Step, TopicsView};
-use levada_extension::{Assignment, AssignorFault};
-use levada_log::{AppendError, BatchBuilder, NewBatch, SequenceCheck};
-use levada_model::{GroupName, Offset, Record, Tick, Timestamp};
+use levada_coordinator::{CoordinatorRecord, Now, Producer, TopicsView};
+use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck};
+use levada_model::{Offset, Record, Sequence, Tick, Timestamp};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::assignors;
-use super::coordinators::Groups;
+use super::fault::CoordinatorFault;
+use super::kind::{Entry, Kind, Parts};
 use super::loading::{self, LoadFault, Loading};
+use super::places::Coordinators;
 use super::progress::{Landing, Progress, Receipt};
-use super::terms::GroupError;
 use super::watches::Watches;
 use crate::AppendFault;
 use crate::catalog::Catalog;
@@ -37,34 +36,39 @@ const PAUSE_MS_MAX: u64 = 5_000;
 const PAUSE_DOUBLINGS_MAX: u32 = 7;
 
 /// The place of one coordinator.
-#[derive(Default)]
-pub(super) struct Slot {
-    state: Mutex<State>,
+pub(super) struct Slot<K: Kind> {
+    state: Mutex<State<K>>,
     /// How often it had to be loaded anew since a batch was stored.
     reloads: AtomicU32,
-    /// Fetches that wait for news of their member.
-    watches: Arc<Watches>,
+    /// Requests that wait for news.
+    watches: Arc<Watches<K::Watched>>,
+}
+
+impl<K: Kind> Default for Slot<K> {
+    fn default() -> Self {
+        Self { state: Mutex::default(), reloads: AtomicU32::new(0), watches: Arc::default() }
+    }
 }
 
 /// What there is of a coordinator.
-enum State {
+enum State<K: Kind> {
     /// The log says all. What the one before has handed to the owner has to be answered first.
     Unloaded { before: Option<Arc<Progress>> },
     /// It is being read.
     Loading(Loading),
     /// It is there.
-    Loaded(Box<Loaded>),
+    Loaded(Box<Loaded<K>>),
 }
 
-impl Default for State {
+impl<K: Kind> Default for State<K> {
     fn default() -> Self {
         Self::Unloaded { before: None }
     }
 }
 
 /// A coordinator at work.
-struct Loaded {
-    machine: Coordinator,
+struct Loaded<K: Kind> {
+    machine: K::Machine,
     partition: Arc<Partition>,
     /// Where its next batch goes.
     next_offset: Offset,
@@ -77,9 +81,23 @@ struct Loaded {
     runtime: Handle,
 }
 
-impl Slot {
-    /// Fetches that wait for news of their member.
-    pub(super) fn watches(&self) -> &Arc<Watches> {
+/// A place whose machine has taken a step, for what follows from it.
+pub(crate) struct Place<'a, K: Kind> {
+    coordinators: &'a Arc<Coordinators<K>>,
+    slot: &'a Arc<Slot<K>>,
+    loaded: &'a Loaded<K>,
+}
+
+/// A machine to come back to with what it has asked for, if it is still there then. It keeps nothing alive.
+pub(crate) struct SameMachine<K: Kind> {
+    coordinators: Weak<Coordinators<K>>,
+    slot: Weak<Slot<K>>,
+    progress: Arc<Progress>,
+}
+
+impl<K: Kind> Slot<K> {
+    /// Requests that wait for news.
+    pub(super) fn watches(&self) -> &Arc<Watches<K::Watched>> {
         &self.watches
     }
 
@@ -87,7 +105,11 @@ impl Slot {
     ///
     /// What makes it lose its place may last, and a load reads much: again and again it is loaded only after a pause,
     /// which all who ask meanwhile wait for.
-    pub(super) fn begin_load(self: &Arc<Self>, groups: &Arc<Groups>, partition: &Arc<Partition>) -> Option<Loading> {
+    pub(super) fn begin_load(
+        self: &Arc<Self>,
+        coordinators: &Arc<Coordinators<K>>,
+        partition: &Arc<Partition>,
+    ) -> Option<Loading> {
         let mut state = self.state.lock();
         let (before, is_again) = match &mut *state {
             State::Loaded(_) => return None,
@@ -103,10 +125,10 @@ impl Slot {
         let (outcome, loading) = loading::begin();
         *state = State::Loading(loading.clone());
         let read = Reader {
-            groups: Arc::downgrade(groups),
+            coordinators: Arc::downgrade(coordinators),
             slot: self.clone(),
             partition: Arc::downgrade(partition),
-            machine: Coordinator::new(groups.options.clone()),
+            machine: coordinators.kind().machine(partition),
         };
         Handle::current().spawn(async move { outcome.send(read.run(before, pause).await) });
         Some(loading)
@@ -121,15 +143,15 @@ impl Slot {
     /// Puts a machine in that has read its log up to `end`, and lets it begin.
     fn put(
         self: &Arc<Self>,
-        groups: &Arc<Groups>,
-        machine: Coordinator,
+        coordinators: &Arc<Coordinators<K>>,
+        machine: K::Machine,
         partition: Arc<Partition>,
         end: Offset,
     ) -> Result<(), LoadFault> {
         let progress = Arc::new(Progress::new(end));
         let (landings, landed) = mpsc::unbounded_channel();
         let runtime = Handle::current();
-        let (slot, weak) = (Arc::downgrade(self), Arc::downgrade(groups));
+        let (slot, weak) = (Arc::downgrade(self), Arc::downgrade(coordinators));
         let follow = progress.clone().follow(landed, {
             let (slot, progress) = (slot.clone(), progress.clone());
             move |stored| {
@@ -139,28 +161,31 @@ impl Slot {
         });
         runtime.spawn(async move {
             follow.await;
-            // It was given up, since something failed or panicked.
-            if let Some(groups) = weak.upgrade()
-                && groups.refuses_changes().is_none()
+            // It was given up, since something failed or panicked. Whoever waits for its news asks again.
+            if let Some(slot) = slot.upgrade() {
+                slot.watches.wake_all();
+            }
+            if let Some(coordinators) = weak.upgrade()
+                && coordinators.refuses_changes().is_none()
             {
-                groups.load_all();
+                coordinators.load_all();
             }
         });
         let mut loaded =
             Box::new(Loaded { machine, partition, next_offset: end, progress, landings, topics_version: 0, runtime });
         let mut state = self.state.lock();
-        if groups.refuses_changes().is_some() {
+        if coordinators.refuses_changes().is_some() {
             // What was can still be seen; what damage to the log would have to be settled with records is not.
-            drop(loaded.machine.loaded(groups.now()));
+            drop(K::loaded(&mut loaded.machine, coordinators.now()));
             *state = State::Loaded(loaded);
         } else {
             *state = State::Loaded(loaded);
-            let begun = self.step(groups, &mut state, |machine, now, _| machine.loaded(now));
+            let begun = self.step(coordinators, &mut state, |machine, now, _| K::loaded(machine, now));
             begun.expect("it is loaded").map_err(LoadFault::Append)?;
         }
         drop(state);
         self.watches.wake_all();
-        groups.due.notify_one();
+        coordinators.due.notify_one();
         Ok(())
     }
 
@@ -177,12 +202,12 @@ impl Slot {
     /// A step, if the coordinator is loaded; `step` is taken then.
     pub(super) fn try_step<T>(
         self: &Arc<Self>,
-        groups: &Arc<Groups>,
-        step: &mut Option<impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>>,
-    ) -> Option<Result<(T, Receipt), GroupError>> {
+        coordinators: &Arc<Coordinators<K>>,
+        step: &mut Option<impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>>,
+    ) -> Option<Result<(T, Receipt), CoordinatorFault>> {
         let mut state = self.state.lock();
         let State::Loaded(loaded) = &*state else { return None };
-        if let Some(refused) = groups.refuses_changes() {
+        if let Some(refused) = coordinators.refuses_changes() {
             return Some(Err(refused));
         }
         if loaded.landings.is_closed() {
@@ -191,146 +216,171 @@ impl Slot {
             return None;
         }
         if !loaded.partition.has_room() {
-            return Some(Err(GroupError::Overloaded));
+            return Some(Err(CoordinatorFault::Overloaded));
         }
         let step = step.take().expect("a step is taken once");
-        let stepped = self.step(groups, &mut state, step)?;
-        Some(stepped.map_err(|fault| refused(&fault)))
+        let stepped = self.step(coordinators, &mut state, step)?;
+        Some(stepped.map_err(CoordinatorFault::from))
     }
 
-    pub(super) fn try_look<T>(&self, look: impl Fn(&Coordinator) -> T) -> Option<(T, Receipt)> {
+    pub(super) fn try_look<T>(&self, look: impl Fn(&K::Machine) -> T) -> Option<(T, Receipt)> {
         match &*self.state.lock() {
             State::Loaded(loaded) => Some((look(&loaded.machine), loaded.receipt())),
             State::Unloaded { .. } | State::Loading(_) => None,
         }
     }
 
-    /// The groups that are known, if the coordinator is loaded.
-    pub(super) fn summaries(&self) -> Vec<GroupSummary> {
+    /// What is seen at this moment, durable or not, if the coordinator is loaded.
+    pub(super) fn peek<T>(&self, look: impl FnOnce(&K::Machine) -> T) -> Option<T> {
         match &*self.state.lock() {
-            State::Loaded(loaded) => loaded.machine.groups(),
-            State::Unloaded { .. } | State::Loading(_) => Vec::new(),
-        }
-    }
-
-    /// What is due, and when something is due next.
-    pub(super) fn tick(self: &Arc<Self>, groups: &Arc<Groups>) -> Option<Tick> {
-        /// Until there is room again.
-        const PAUSE_MS: u64 = 10;
-        let mut state = self.state.lock();
-        let State::Loaded(loaded) = &mut *state else { return None };
-        let now = groups.now();
-        let topics_version = groups.catalog.version();
-        let is_due = loaded.machine.next_due().is_some_and(|due| due <= now.tick);
-        if groups.refuses_changes().is_some() {
-            return None;
-        }
-        if is_due || loaded.topics_version != topics_version {
-            if !loaded.partition.has_room() {
-                return Some(Tick(now.tick.0 + PAUSE_MS));
-            }
-            loaded.topics_version = topics_version;
-            let ticked = self.step(groups, &mut state, |machine, now, topics| machine.tick(now, topics))?;
-            if let Err(fault) = ticked {
-                tracing::warn!(%fault, "what was due in consumer groups is done when they are loaded anew");
-            }
-        }
-        match &*state {
-            State::Loaded(loaded) => loaded.machine.next_due(),
+            State::Loaded(loaded) => Some(look(&loaded.machine)),
             State::Unloaded { .. } | State::Loading(_) => None,
         }
     }
 
-    /// A step, with its records handed to the owner; none if the coordinator is not loaded. Unless all of it succeeds
-    /// the coordinator is forgotten.
+    /// What is due, and when something is due next.
+    pub(super) fn tick(self: &Arc<Self>, coordinators: &Arc<Coordinators<K>>) -> Option<Tick> {
+        /// Until there is room again.
+        const PAUSE_MS: u64 = 10;
+        let mut state = self.state.lock();
+        let State::Loaded(loaded) = &mut *state else { return None };
+        let now = coordinators.now();
+        let topics_version = coordinators.catalog.version();
+        let is_due = K::next_due(&loaded.machine).is_some_and(|due| due <= now.tick);
+        if coordinators.refuses_changes().is_some() {
+            return None;
+        }
+        if is_due || (K::FOLLOWS_TOPICS && loaded.topics_version != topics_version) {
+            if !loaded.partition.has_room() {
+                return Some(Tick(now.tick.0 + PAUSE_MS));
+            }
+            loaded.topics_version = topics_version;
+            let ticked = self.step(coordinators, &mut state, K::tick)?;
+            if let Err(fault) = ticked {
+                tracing::warn!(%fault, "what was due in {} is done when they are loaded anew", K::WHAT);
+            }
+        }
+        match &*state {
+            State::Loaded(loaded) => K::next_due(&loaded.machine),
+            State::Unloaded { .. } | State::Loading(_) => None,
+        }
+    }
+
+    /// A step, with its entry handed to the owner; none if the coordinator is not loaded. Unless all of it succeeds the
+    /// coordinator is forgotten.
     fn step<T>(
         self: &Arc<Self>,
-        groups: &Arc<Groups>,
-        state: &mut State,
-        step: impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>,
+        coordinators: &Arc<Coordinators<K>>,
+        state: &mut State<K>,
+        step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>,
     ) -> Option<Result<(T, Receipt), Arc<AppendFault>>> {
         let State::Loaded(loaded) = &*state else { return None };
         let forgotten = State::Unloaded { before: Some(loaded.progress.clone()) };
         let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
-        let due_before = loaded.machine.next_due();
-        let now = groups.now();
-        // Replies go to classic members, for whom there is no face yet.
-        let Step { answer, records, changed, assign, replies: _ } = step(&mut loaded.machine, now, &groups.catalog);
-        if let Err(fault) = loaded.push(records, now.wall) {
+        let due_before = K::next_due(&loaded.machine);
+        let now = coordinators.now();
+        let Parts { answer, entry, news, effects } = K::parts(step(&mut loaded.machine, now, &coordinators.catalog));
+        if let Some(entry) = entry
+            && let Err(fault) = loaded.push(entry, now.wall)
+        {
             self.watches.wake_all();
             return Some(Err(Arc::new(fault)));
         }
-        for (_, member) in &changed {
-            self.watches.wake(member);
+        for watched in &news {
+            self.watches.wake(watched);
         }
-        groups.counters().group_rebalances.add(assign.len() as u64);
-        for task in assign {
-            self.assign(groups, &loaded, task);
-        }
-        let due = loaded.machine.next_due();
+        K::follow(&Place { coordinators, slot: self, loaded: &loaded }, effects);
+        let due = K::next_due(&loaded.machine);
         if due.is_some() && (due_before.is_none() || due < due_before) {
-            groups.due.notify_one();
+            coordinators.due.notify_one();
         }
         let receipt = loaded.receipt();
         *state = State::Loaded(loaded);
         Some(Ok((answer, receipt)))
     }
 
-    /// Has an assignment computed and given to the machine, if it is still the same one then.
-    fn assign(self: &Arc<Self>, groups: &Arc<Groups>, loaded: &Loaded, task: AssignTask) {
-        let AssignTask { group, token, assignor, input } = task;
-        let committed = loaded.machine.committed(&group).unwrap_or_default();
-        let input = assignors::with_lags(input, &committed, &groups.catalog.topics());
-        let (groups, slot, progress) = (Arc::downgrade(groups), Arc::downgrade(self), loaded.progress.clone());
-        loaded.runtime.spawn(async move {
-            let mut answer = Some(assignors::assign(&assignor, input).await);
-            loop {
-                let (Some(groups), Some(slot)) = (groups.upgrade(), slot.upgrade()) else { return };
-                let Some(receipt) = slot.give_assignment(&groups, &progress, &group, token, &mut answer) else {
-                    return;
-                };
-                drop((groups, slot));
-                if answer.is_none() {
-                    return;
-                }
-                // There is no room for its records; what was handed to the owner makes room.
-                drop(receipt.durable().await);
-            }
-        });
-    }
-
-    /// Gives the machine an assignment, which is taken if there is room; none if it is no longer the same machine.
-    fn give_assignment(
+    /// A step of the machine that has this progress, which is taken if there is room; none if it is no longer there.
+    fn step_of<T>(
         self: &Arc<Self>,
-        groups: &Arc<Groups>,
+        coordinators: &Arc<Coordinators<K>>,
         progress: &Arc<Progress>,
-        group: &GroupName,
-        token: u64,
-        answer: &mut Option<Result<Assignment, AssignorFault>>,
-    ) -> Option<Receipt> {
+        step: &mut Option<impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>>,
+    ) -> Option<(Option<T>, Receipt)> {
         let mut state = self.state.lock();
         let State::Loaded(loaded) = &*state else { return None };
-        if !Arc::ptr_eq(&loaded.progress, progress) || groups.refuses_changes().is_some() {
+        if !Arc::ptr_eq(&loaded.progress, progress) || coordinators.refuses_changes().is_some() {
             return None;
         }
         if !loaded.partition.has_room() {
-            return Some(loaded.receipt());
+            return Some((None, loaded.receipt()));
         }
-        let answer = answer.take()?;
-        let stepped = self.step(groups, &mut state, |machine, now, _| machine.assigned(now, group, token, answer));
-        stepped?.ok().map(|((), receipt)| receipt)
+        let stepped = self.step(coordinators, &mut state, step.take()?);
+        stepped?.ok().map(|(answer, receipt)| (Some(answer), receipt))
+    }
+}
+
+impl<K: Kind> Place<'_, K> {
+    /// The coordinators of which it is one.
+    pub(crate) fn coordinators(&self) -> &Arc<Coordinators<K>> {
+        self.coordinators
+    }
+
+    /// The machine behind its step.
+    pub(crate) fn machine(&self) -> &K::Machine {
+        &self.loaded.machine
+    }
+
+    /// Where its tasks run.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.loaded.runtime
+    }
+
+    /// To wait until the step is durable.
+    pub(crate) fn receipt(&self) -> Receipt {
+        self.loaded.receipt()
+    }
+
+    /// To come back to the machine.
+    pub(crate) fn same_machine(&self) -> SameMachine<K> {
+        SameMachine {
+            coordinators: Arc::downgrade(self.coordinators),
+            slot: Arc::downgrade(self.slot),
+            progress: self.loaded.progress.clone(),
+        }
+    }
+}
+
+impl<K: Kind> SameMachine<K> {
+    /// Has the machine take a step once there is room for it; none if it is no longer there, or takes nothing any more.
+    /// Waits for nothing else, and holds nothing while it does.
+    pub(crate) async fn step<T>(&self, step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>) -> Option<T> {
+        let mut step = Some(step);
+        loop {
+            let (coordinators, slot) = (self.coordinators.upgrade()?, self.slot.upgrade()?);
+            let Some((answer, receipt)) = slot.step_of(&coordinators, &self.progress, &mut step) else {
+                // Whoever waits for what would have come of it hears why when he asks.
+                slot.watches.wake_all();
+                return None;
+            };
+            drop((coordinators, slot));
+            if answer.is_some() {
+                return answer;
+            }
+            // What was handed to the owner makes room.
+            drop(receipt.durable().await);
+        }
     }
 }
 
 /// Reads a coordinator's log. It holds neither coordinators nor the log while it waits.
-struct Reader {
-    groups: Weak<Groups>,
-    slot: Arc<Slot>,
+struct Reader<K: Kind> {
+    coordinators: Weak<Coordinators<K>>,
+    slot: Arc<Slot<K>>,
     partition: Weak<Partition>,
-    machine: Coordinator,
+    machine: K::Machine,
 }
 
-impl Reader {
+impl<K: Kind> Reader<K> {
     #[expect(clippy::disallowed_methods, reason = "a load that comes again and again is held back")]
     async fn run(mut self, before: Option<Arc<Progress>>, pause: Duration) -> Result<(), LoadFault> {
         if let Some(before) = before {
@@ -340,27 +390,19 @@ impl Reader {
             sleep(pause).await;
         }
         let partition = self.partition.upgrade().ok_or(LoadFault::Closing)?;
-        let end = loading::replay(&partition, &mut self.machine).await?;
-        let groups = self.groups.upgrade().ok_or(LoadFault::Closing)?;
-        self.slot.put(&groups, self.machine, partition, end)
+        let end = loading::replay::<K>(&partition, &mut self.machine).await?;
+        let coordinators = self.coordinators.upgrade().ok_or(LoadFault::Closing)?;
+        self.slot.put(&coordinators, self.machine, partition, end)
     }
 }
 
-impl Loaded {
-    /// Hands records to the owner, as one batch behind all that was handed over before.
-    fn push(&mut self, records: Vec<CoordinatorRecord>, now: Timestamp) -> Result<(), AppendFault> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let count = records.len() as u64;
-        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
-        for CoordinatorRecord { key, value } in records {
-            builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
-        }
-        let batch = builder.finish().expect("compressing nothing does not fail");
+impl<K: Kind> Loaded<K> {
+    /// Hands an entry to the owner, as one batch behind all that was handed over before.
+    fn push(&mut self, entry: Entry, now: Timestamp) -> Result<(), AppendFault> {
+        let (batch, check) = batch(entry, now);
+        let count = u64::from(batch.header().record_count);
         let expected_offset = Some(self.next_offset);
-        let append =
-            NewAppend { batches: vec![batch], check: SequenceCheck::Producer, expected_offset, keyless: false };
+        let append = NewAppend { batches: vec![batch], check, expected_offset, keyless: false };
         let answer = self.partition.push(append)?;
         self.next_offset = self.next_offset.advance(count);
         // Its task ends only with the runtime, and everyone who waits then with it.
@@ -381,23 +423,23 @@ fn pause(reloads: u32) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The refusal of a request whose records, or those before them, were not stored.
-pub(super) fn refused(fault: &AppendFault) -> GroupError {
-    match fault {
-        AppendFault::Closing => GroupError::Closing,
-        AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => GroupError::Overloaded,
-        AppendFault::Fenced { reason, possible } => GroupError::Fenced { reason: reason.clone(), possible: *possible },
-        // A batch before it was not stored.
-        AppendFault::Refused(AppendError::OffsetMismatch { .. }) => GroupError::Loading,
-        // It is larger than a log takes.
-        AppendFault::Refused(AppendError::TooLarge { .. }) => {
-            tracing::error!(%fault, "a change of consumer groups cannot be stored");
-            GroupError::Overloaded
+/// An entry as a batch, and how the log is to judge it.
+fn batch(entry: Entry, now: Timestamp) -> (BatchBuf, SequenceCheck) {
+    let (new, check, records) = match entry {
+        Entry::Marker { producer: Producer { id, epoch }, marker } => {
+            return (marker.batch(id, epoch, now), SequenceCheck::Marker);
         }
-        AppendFault::Refused(_) | AppendFault::TopicDeleted | AppendFault::Retiring(_) | AppendFault::Keyless(_) => {
-            unreachable!("it has keys and no sequence, and its topic's partitions are never changed: {fault}")
+        Entry::Records(records) => (NewBatch::default(), SequenceCheck::Producer, records),
+        Entry::Transactional { producer: Producer { id, epoch }, records } => {
+            let new = NewBatch { producer: Some((id, epoch, Sequence(0))), transactional: true, ..NewBatch::default() };
+            (new, SequenceCheck::Assigned, records)
         }
+    };
+    let mut builder = BatchBuilder::new(new, 0);
+    for CoordinatorRecord { key, value } in records {
+        builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
     }
+    (builder.finish().expect("compressing nothing does not fail"), check)
 }
 
 #[cfg(test)]

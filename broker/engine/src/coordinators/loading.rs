@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use levada_coordinator::Coordinator;
-use levada_log::{ReadError, StorageError};
+use levada_coordinator::Producer;
+use levada_log::{Batch, BatchHeader, ReadError, StorageError};
 use levada_model::Offset;
 use tokio::sync::watch;
 
-use super::slot::refused;
-use super::terms::GroupError;
-use crate::AppendFault;
+use super::fault::CoordinatorFault;
+use super::kind::{Kind, Stored};
 use crate::partition::Partition;
+use crate::{AppendFault, Isolation};
 
 /// Stored bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -26,7 +26,7 @@ pub(super) enum LoadFault {
     Closing,
 }
 
-impl From<LoadFault> for GroupError {
+impl From<LoadFault> for CoordinatorFault {
     fn from(fault: LoadFault) -> Self {
         match fault {
             LoadFault::Storage(error) => Self::Storage(StorageError {
@@ -34,7 +34,7 @@ impl From<LoadFault> for GroupError {
                 path: error.path.clone(),
                 source: error.source.kind().into(),
             }),
-            LoadFault::Append(fault) => refused(&fault),
+            LoadFault::Append(fault) => Self::from(&*fault),
             LoadFault::Closing => Self::Closing,
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn begin() -> (Outcome, Loading) {
 impl Outcome {
     pub(super) fn send(self, outcome: Result<(), LoadFault>) {
         if let Err(fault) = &outcome {
-            tracing::warn!(?fault, "consumer groups could not be loaded; the next request tries again");
+            tracing::warn!(?fault, "a coordinator could not be loaded; the next request tries again");
         }
         self.0.send_replace(Some(outcome));
     }
@@ -78,12 +78,13 @@ impl Loading {
     }
 }
 
-/// Lets the machine take in the whole partition; answers where that ended. What cannot be read is reported and left out.
-pub(super) async fn replay(partition: &Arc<Partition>, machine: &mut Coordinator) -> Result<Offset, LoadFault> {
+/// Lets the machine take in the whole partition, up to its high watermark: also what is part of a transaction that has not
+/// ended yet. Answers where that ended. What cannot be read is reported and left out.
+pub(super) async fn replay<K: Kind>(partition: &Arc<Partition>, machine: &mut K::Machine) -> Result<Offset, LoadFault> {
     let end = partition.high_watermark();
     let mut from = partition.log_start();
     while from < end {
-        let chunk = partition.read(from, READ_BYTES, end).await;
+        let chunk = partition.read(from, READ_BYTES, end, Isolation::ReadUncommitted).await;
         let chunk = match chunk {
             Ok(chunk) => chunk,
             Err(ReadError::Storage(error)) => return Err(LoadFault::Storage(Arc::new(error))),
@@ -95,14 +96,11 @@ pub(super) async fn replay(partition: &Arc<Partition>, machine: &mut Coordinator
             Err(ReadError::BeyondEnd { .. }) => unreachable!("the end is the partition's own mark"),
         };
         for gap in &chunk.gaps {
-            tracing::warn!(?gap, partition = %partition.index(), "states of consumer groups were lost to damage");
+            tracing::warn!(?gap, partition = %partition.index(), "states of {} were lost to damage", K::WHAT);
         }
         for batch in &chunk.batches {
-            match batch.records() {
-                Ok(records) => records.for_each(|record| take(machine, partition, record)),
-                Err(error) => {
-                    tracing::warn!(%error, partition = %partition.index(), "a batch of group states cannot be read")
-                }
+            if let Err(error) = take::<K>(machine, partition, batch) {
+                tracing::warn!(%error, partition = %partition.index(), "a batch of {} cannot be read", K::WHAT);
             }
         }
         from = chunk.next_offset;
@@ -110,16 +108,28 @@ pub(super) async fn replay(partition: &Arc<Partition>, machine: &mut Coordinator
     Ok(end)
 }
 
-fn take(
-    machine: &mut Coordinator,
-    partition: &Partition,
-    record: Result<levada_log::RecordRef, levada_log::RecordsError>,
-) {
-    let taken = record.map_err(|error| error.to_string()).and_then(|record| {
-        let record = record.record;
-        machine.replay(record.key.as_deref().unwrap_or_default(), record.value.as_deref())
-    });
-    if let Err(error) = taken {
-        tracing::warn!(%error, partition = %partition.index(), "a state of a consumer group cannot be read");
+/// Lets the machine take in one batch.
+fn take<K: Kind>(machine: &mut K::Machine, partition: &Partition, batch: &Batch) -> Result<(), String> {
+    let header = batch.header();
+    if header.is_control() {
+        let (producer, marker) =
+            producer(header).zip(batch.control()).ok_or("it is a control batch of an unknown kind")?;
+        return K::replay(machine, Stored::Marker { offset: header.base_offset, producer, marker });
     }
+    let transaction = producer(header).filter(|_| header.is_transactional());
+    for record in batch.records().map_err(|error| error.to_string())? {
+        let taken = record.map_err(|error| error.to_string()).and_then(|record| {
+            let (offset, record) = (record.offset, record.record);
+            let key = record.key.as_deref().unwrap_or_default();
+            K::replay(machine, Stored::Record { offset, transaction, key, value: record.value.as_deref() })
+        });
+        if let Err(error) = taken {
+            tracing::warn!(%error, partition = %partition.index(), "a state of {} cannot be read", K::WHAT);
+        }
+    }
+    Ok(())
+}
+
+fn producer(header: &BatchHeader) -> Option<Producer> {
+    header.producer_id.map(|id| Producer { id, epoch: header.producer_epoch })
 }

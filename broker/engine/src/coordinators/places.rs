@@ -1,31 +1,29 @@
-//! The coordinators of the partitions of `__consumer_offsets`, one each, and handles to them.
+//! The coordinators of one kind, one for each partition of its topic, and handles to them.
 //!
 //! They hold nothing of the engine that a task of theirs would keep alive: an engine that is dropped is gone at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use levada_coordinator::{Coordinator, CoordinatorOptions, GroupState, Now, Step};
+use levada_coordinator::Now;
 use levada_extension::murmur2;
-use levada_model::{GroupName, PartitionIndex, Tick, limits};
+use levada_model::{PartitionIndex, Tick};
 use tokio::sync::Notify;
 
-use super::offsets_topic::offsets_topic;
+use super::fault::CoordinatorFault;
+use super::kind::Kind;
 use super::slot::Slot;
-use super::terms::{GroupError, GroupOptions};
 use super::watches::Watches;
 use crate::catalog::{Catalog, Topic};
 use crate::counters::Counters;
 use crate::directory::Directory;
-use crate::engine::GroupStats;
 use crate::partition::Partition;
 
 /// The coordinators, by the number of their partition, and what they work with.
-pub(crate) struct Groups {
-    slots: Vec<Arc<Slot>>,
-    pub(super) options: CoordinatorOptions,
+pub(crate) struct Coordinators<K: Kind> {
+    kind: K,
+    slots: Vec<Arc<Slot<K>>>,
     pub(super) catalog: Arc<Catalog>,
     directory: Arc<Directory>,
     closing: AtomicBool,
@@ -34,23 +32,23 @@ pub(crate) struct Groups {
 }
 
 /// A handle to one coordinator.
-#[derive(Clone)]
-pub(super) struct CoordinatorHandle {
-    groups: Arc<Groups>,
-    slot: Arc<Slot>,
+pub(crate) struct CoordinatorHandle<K: Kind> {
+    coordinators: Arc<Coordinators<K>>,
+    slot: Arc<Slot<K>>,
     partition: Arc<Partition>,
 }
 
-impl Groups {
-    pub(crate) fn new(options: &GroupOptions, catalog: Arc<Catalog>, directory: Arc<Directory>) -> Self {
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+impl<K: Kind> Clone for CoordinatorHandle<K> {
+    fn clone(&self) -> Self {
+        Self { coordinators: self.coordinators.clone(), slot: self.slot.clone(), partition: self.partition.clone() }
+    }
+}
+
+impl<K: Kind> Coordinators<K> {
+    pub(crate) fn new(kind: K, catalog: Arc<Catalog>, directory: Arc<Directory>) -> Self {
         Self {
-            slots: (0..limits::CONSUMER_OFFSETS_PARTITIONS).map(|_| Arc::default()).collect(),
-            options: CoordinatorOptions {
-                initial_rebalance_delay_ms: millis(options.initial_rebalance_delay),
-                rebalance_interval_ms: millis(options.rebalance_interval),
-                offsets_retention_ms: millis(options.offsets_retention),
-            },
+            kind,
+            slots: (0..K::PARTITIONS).map(|_| Arc::default()).collect(),
             catalog,
             directory,
             closing: AtomicBool::new(false),
@@ -58,9 +56,9 @@ impl Groups {
         }
     }
 
-    /// Begins to load what is not loaded, since sessions end and offsets expire also in groups that nobody asks for.
+    /// Begins to load what is not loaded, since there are things that come due though nobody asks.
     pub(crate) fn load_all(self: &Arc<Self>) {
-        for coordinator in self.coordinators() {
+        for coordinator in self.all() {
             coordinator.slot.begin_load(self, &coordinator.partition);
         }
     }
@@ -71,30 +69,20 @@ impl Groups {
     }
 
     /// Where one panics the others go on: that coordinator is forgotten and loaded anew.
-    fn tick_each(&self, tick: impl Fn(&Arc<Slot>) -> Option<Tick>) -> Option<Tick> {
+    fn tick_each(&self, tick: impl Fn(&Arc<Slot<K>>) -> Option<Tick>) -> Option<Tick> {
         let guarded = |slot| match catch_unwind(AssertUnwindSafe(|| tick(slot))) {
             Ok(next) => next,
             Err(_) => {
-                tracing::error!("what was due in consumer groups panicked; they are loaded anew");
+                tracing::error!("what was due in {} panicked; they are loaded anew", K::WHAT);
                 None
             }
         };
         self.slots.iter().filter_map(guarded).min()
     }
 
-    /// The groups that are known now; waits for no load.
-    pub(crate) fn stats(&self) -> GroupStats {
-        let mut stats = GroupStats::default();
-        for summary in self.slots.iter().flat_map(|slot| slot.summaries()) {
-            stats.members += summary.members as u64;
-            *match summary.state {
-                GroupState::Empty => &mut stats.empty,
-                GroupState::Assigning => &mut stats.assigning,
-                GroupState::Reconciling => &mut stats.reconciling,
-                GroupState::Stable => &mut stats.stable,
-            } += 1;
-        }
-        stats
+    /// What is seen in those that are loaded, durable or not.
+    pub(crate) fn peek<T>(&self, look: impl Fn(&K::Machine) -> T) -> impl Iterator<Item = T> {
+        self.slots.iter().filter_map(move |slot| slot.peek(&look))
     }
 
     /// Changes nothing any more, and lets everyone who waits look again.
@@ -104,66 +92,80 @@ impl Groups {
         self.due.notify_one();
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// The coordinator of a group; none while `__consumer_offsets` is not there.
-    pub(super) fn coordinator(self: &Arc<Self>, group: &GroupName) -> Option<CoordinatorHandle> {
-        let topic = self.catalog.get(&offsets_topic())?;
-        Some(self.coordinator_in(&topic, group))
+    /// The coordinator of what is called so; none while the topic is not there.
+    pub(crate) fn by_key(self: &Arc<Self>, key: &str) -> Option<CoordinatorHandle<K>> {
+        let topic = self.catalog.get(&K::topic())?;
+        Some(self.by_key_in(&topic, key))
     }
 
-    /// The coordinator of a group.
-    pub(super) fn coordinator_in(self: &Arc<Self>, topic: &Topic, group: &GroupName) -> CoordinatorHandle {
-        let hash = murmur2(group.as_str().as_bytes()) & 0x7fff_ffff;
-        let index = PartitionIndex(hash % limits::CONSUMER_OFFSETS_PARTITIONS);
+    /// The coordinator of what is called so.
+    pub(crate) fn by_key_in(self: &Arc<Self>, topic: &Topic, key: &str) -> CoordinatorHandle<K> {
+        let hash = murmur2(key.as_bytes()) & 0x7fff_ffff;
+        let index = PartitionIndex(hash % K::PARTITIONS);
         let partition = topic.state().partition(index).expect("the topic's partitions are never changed").clone();
-        self.coordinator_of(partition)
+        self.in_partition(partition)
     }
 
-    /// Those coordinators that may know a group.
-    pub(super) fn coordinators(self: &Arc<Self>) -> Vec<CoordinatorHandle> {
-        let Some(topic) = self.catalog.get(&offsets_topic()) else { return Vec::new() };
+    /// The coordinator in this partition, if the topic and the partition are there.
+    pub(crate) fn by_index(self: &Arc<Self>, index: PartitionIndex) -> Option<CoordinatorHandle<K>> {
+        let partition = self.catalog.get(&K::topic())?.state().partition(index)?.clone();
+        Some(self.in_partition(partition))
+    }
+
+    /// Those that may know something.
+    pub(crate) fn all(self: &Arc<Self>) -> Vec<CoordinatorHandle<K>> {
+        let Some(topic) = self.catalog.get(&K::topic()) else { return Vec::new() };
         let state = topic.state();
         let partitions = state.partitions().filter(|partition| partition.high_watermark() > partition.log_start());
-        partitions.map(|partition| self.coordinator_of(partition.clone())).collect()
+        partitions.map(|partition| self.in_partition(partition.clone())).collect()
     }
 
-    pub(super) fn now(&self) -> Now {
+    pub(crate) fn kind(&self) -> &K {
+        &self.kind
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(crate) fn now(&self) -> Now {
         Now { tick: self.directory.tick(), wall: self.directory.now() }
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Counters {
         self.directory.counters()
     }
 
     /// Why nothing can be changed now, if so.
-    pub(super) fn refuses_changes(&self) -> Option<GroupError> {
+    pub(super) fn refuses_changes(&self) -> Option<CoordinatorFault> {
         if self.is_closing() {
-            return Some(GroupError::Closing);
+            return Some(CoordinatorFault::Closing);
         }
         let reason = self.directory.fenced()?.to_owned();
-        Some(GroupError::Fenced { reason, possible: false })
+        Some(CoordinatorFault::Fenced { reason, possible: false })
     }
 
-    fn coordinator_of(self: &Arc<Self>, partition: Arc<Partition>) -> CoordinatorHandle {
+    fn in_partition(self: &Arc<Self>, partition: Arc<Partition>) -> CoordinatorHandle<K> {
         let slot = self.slots[partition.index().0 as usize].clone();
-        CoordinatorHandle { groups: self.clone(), slot, partition }
+        CoordinatorHandle { coordinators: self.clone(), slot, partition }
     }
 }
 
-impl CoordinatorHandle {
+impl<K: Kind> CoordinatorHandle<K> {
     /// Has the machine take a step, and answers once that and everything before it is durable. Only the wait for that
     /// can be given up: the step is whole or not at all.
-    pub(super) async fn step<T>(
+    pub(crate) async fn step<T>(
         &self,
-        step: impl FnOnce(&mut Coordinator, Now, &Catalog) -> Step<T>,
-    ) -> Result<T, GroupError> {
+        step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>,
+    ) -> Result<T, CoordinatorFault> {
         let mut step = Some(step);
         loop {
             self.load().await?;
-            if let Some(stepped) = self.slot.try_step(&self.groups, &mut step) {
+            if let Some(stepped) = self.slot.try_step(&self.coordinators, &mut step) {
                 let (answer, receipt) = stepped?;
                 return receipt.durable().await.map(|()| answer);
             }
@@ -171,7 +173,7 @@ impl CoordinatorHandle {
     }
 
     /// Looks at the machine, and answers once everything that is seen there is durable.
-    pub(super) async fn look<T>(&self, look: impl Fn(&Coordinator) -> T) -> Result<T, GroupError> {
+    pub(crate) async fn look<T>(&self, look: impl Fn(&K::Machine) -> T) -> Result<T, CoordinatorFault> {
         loop {
             self.load().await?;
             if let Some((seen, receipt)) = self.slot.try_look(&look) {
@@ -180,15 +182,20 @@ impl CoordinatorHandle {
         }
     }
 
-    /// Fetches that wait for news of their member.
-    pub(super) fn watches(&self) -> &Arc<Watches> {
+    /// What is seen at this moment, durable or not; none while it is not loaded.
+    pub(crate) fn peek<T>(&self, look: impl FnOnce(&K::Machine) -> T) -> Option<T> {
+        self.slot.peek(look)
+    }
+
+    /// Requests that wait for news.
+    pub(crate) fn watches(&self) -> &Arc<Watches<K::Watched>> {
         self.slot.watches()
     }
 
     /// Comes back when the coordinator is loaded.
-    async fn load(&self) -> Result<(), GroupError> {
-        match self.slot.begin_load(&self.groups, &self.partition) {
-            Some(mut loading) => loading.outcome().await.map_err(GroupError::from),
+    async fn load(&self) -> Result<(), CoordinatorFault> {
+        match self.slot.begin_load(&self.coordinators, &self.partition) {
+            Some(mut loading) => loading.outcome().await.map_err(CoordinatorFault::from),
             None => Ok(()),
         }
     }
@@ -196,12 +203,14 @@ impl CoordinatorHandle {
 
 #[cfg(test)]
 mod tests {
-    use levada_coordinator::TopicsView;
+    use std::time::Duration;
+
+    use levada_coordinator::{Coordinator, Step, TopicsView};
     use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, MemberId, Principal, Timestamp, TopicName};
+    use levada_model::{AllowAll, GroupName, ManualClock, MemberId, Principal, Timestamp, TopicName, limits};
 
     use super::*;
-    use crate::{AlterTopic, CreateTopic, Engine, EngineOptions, GroupStart, JoinGroup};
+    use crate::{AlterTopic, CreateTopic, Engine, EngineOptions, GroupOptions, GroupStart, JoinGroup};
 
     fn open() -> Engine {
         let clock = Arc::new(ManualClock::at(Timestamp(1)));
@@ -242,7 +251,7 @@ mod tests {
         let engine = open();
         let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
         let member = joined(&engine, &who, &group).await;
-        let coordinator = engine.core.groups.coordinator(&group).expect("the topic is there");
+        let coordinator = engine.core.groups.by_key(group.as_str()).expect("the topic is there");
         let breaks = tokio::spawn({
             let (coordinator, group, member) = (coordinator.clone(), group.clone(), member.clone());
             async move {
@@ -263,7 +272,7 @@ mod tests {
         let (who, group) = (Principal::anonymous(), GroupName::new("g").expect("a name"));
         let member = joined(&engine, &who, &group).await;
         let groups = &engine.core.groups;
-        let broken = groups.coordinator(&group).expect("the topic is there").slot;
+        let broken = groups.by_key(group.as_str()).expect("the topic is there").slot;
         let visited = std::cell::Cell::new(0);
         groups.tick_each(|slot| {
             visited.set(visited.get() + 1);

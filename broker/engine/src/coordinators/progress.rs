@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use levada_log::AppendError;
 use levada_model::Offset;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::slot::refused;
-use super::terms::GroupError;
+use super::fault::CoordinatorFault;
 use crate::AppendFault;
-use crate::partition::Landings;
+use crate::partition::{Landed, Landings};
 use crate::produce::landing;
 
 /// A batch that was handed to the partition's owner.
@@ -32,7 +32,7 @@ struct Marks {
 }
 
 /// A place in the log that has to be durable before somebody is answered.
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     progress: Arc<Progress>,
     end: Offset,
 }
@@ -47,7 +47,10 @@ impl Progress {
     pub(super) async fn follow(self: Arc<Self>, mut batches: mpsc::UnboundedReceiver<Landing>, stored: impl Fn(bool)) {
         let _guard = EndGuard(&self);
         while let Some(Landing { answer, end }) = batches.recv().await {
-            match landing(answer).await {
+            // What the log had already lies elsewhere, and all that was handed over behind it expects another place.
+            let moved = |landed: Landed| landed.duplicate.then(|| Arc::new(misplaced(landed.base_offset)));
+            let landed = landing(answer).await.and_then(|landed| moved(landed).map_or(Ok(landed), Err));
+            match landed {
                 Ok(landed) => {
                     debug_assert!(landed.base_offset < end, "it was stored where it was expected");
                     stored(true);
@@ -78,16 +81,20 @@ impl Receipt {
     ///
     /// # Errors
     /// When it is not stored, as the first fault before it says.
-    pub(super) async fn durable(self) -> Result<(), GroupError> {
+    pub(crate) async fn durable(self) -> Result<(), CoordinatorFault> {
         let mut marks = self.progress.0.subscribe();
         let decided = |marks: &Marks| marks.durable >= self.end || marks.failed.is_some() || marks.ended;
         let marks = marks.wait_for(decided).await.expect("the sender is held here");
         match &marks.failed {
             _ if marks.durable >= self.end => Ok(()),
-            Some(fault) => Err(refused(fault)),
-            None => Err(GroupError::Loading),
+            Some(fault) => Err(CoordinatorFault::from(&**fault)),
+            None => Err(CoordinatorFault::Loading),
         }
     }
+}
+
+fn misplaced(next_offset: Offset) -> AppendFault {
+    AppendFault::Refused(AppendError::OffsetMismatch { next_offset })
 }
 
 /// Also when the runtime ends in the middle, nobody waits for ever.
