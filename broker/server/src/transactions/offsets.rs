@@ -5,7 +5,7 @@ use levada_api::{PendingOffsets, Problem, TransactionOffsets};
 use levada_engine::TransactionOffset;
 use levada_model::{GroupName, MemberId};
 
-use super::refusal::{OfOffsets, refuse_offsets};
+use super::refusal::{OfOffsets, refuse_with};
 use crate::extract::{JsonBody, NoParams, TransactionPath};
 use crate::groups::{places_of, read_partitions};
 use crate::refusal::{Refusal, group_name, unknown_member};
@@ -36,7 +36,10 @@ pub(super) async fn add_offsets(
 ) -> Result<Json<PendingOffsets>, Refusal> {
     let wanted = wanted(&offsets, "")?;
     let place = OfOffsets { group: &wanted.group.clone(), at: "" };
-    engine.add_transaction_offsets(&who, transaction, wanted).await.map_err(|error| refuse_offsets(error, &place))?;
+    engine
+        .add_transaction_offsets(&who, transaction, wanted)
+        .await
+        .map_err(|error| refuse_with(error, Some(&place)))?;
     Ok(Json(PendingOffsets { pending: offsets.offsets }))
 }
 
