@@ -93,6 +93,38 @@ async fn an_operator_aborts_by_the_listed_id_and_the_producer_goes_on() {
     );
 }
 
+#[tokio::test]
+async fn how_transactions_go_is_told_to_prometheus() {
+    let timed = Timed::start(|_| {}).await;
+    let harness = &timed.harness;
+    harness.topic("t").await;
+    for how in ["commit", "abort", "commit"] {
+        let transaction = transaction(harness, how).await;
+        store_in(harness, &transaction, "t", &[json!(1)]).await;
+        end(harness, &transaction, how).await.expect(200);
+    }
+    for id in ["left", "open"] {
+        let transaction = transaction(harness, id).await;
+        store_in(harness, &transaction, "t", &[json!(1)]).await;
+        if id == "left" {
+            timed.advance(60_000).await;
+        }
+    }
+    let told = async |line: &str| {
+        let page = harness.get("/metrics").await.expect(200);
+        String::from_utf8_lossy(&page.body).lines().any(|told| told == line)
+    };
+    for line in [
+        "levada_transactions_timed_out_total 1",
+        "levada_transactions_begun_total 5",
+        "levada_transactions_committed_total 2",
+        "levada_transactions_aborted_total 2",
+        "levada_transactions_open 1",
+    ] {
+        crate::ws::client::eventually(async || told(line).await).await;
+    }
+}
+
 /// PC-39 (2), and what the producer hears.
 #[tokio::test]
 async fn pc_39_a_transaction_that_nobody_ends_is_aborted_by_the_servers_clock() {
