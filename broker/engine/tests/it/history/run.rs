@@ -98,7 +98,7 @@ impl Run {
             partitions: vec![of("a", 0), of("a", 1), of("b", 0), of("b", 1)],
             groups: ["g", "h"].map(|group| GroupName::new(group).expect("a name")).to_vec(),
             source: of("source", 0),
-            source_end: Offset(SOURCE_END),
+            source_end: Offset(0),
             timeout_ms: TIMEOUT_MS,
         }
     }
