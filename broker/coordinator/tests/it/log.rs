@@ -169,11 +169,11 @@ impl Log {
         open.into_iter().map(|(id, epoch)| Producer { id, epoch }).collect()
     }
 
-    /// The epoch of the last write of a producer.
-    pub(crate) fn last_epoch(&self, id: ProducerId) -> Option<ProducerEpoch> {
+    /// The epoch of the last write of a producer, and whether its transaction is open.
+    pub(crate) fn last_write(&self, id: ProducerId) -> Option<(ProducerEpoch, bool)> {
         self.0.iter().rev().find_map(|entry| match entry {
-            Entry::Record { producer: Some(producer), .. } if producer.id == id => Some(producer.epoch),
-            Entry::Marker(marker) if marker.producer.id == id => Some(marker.producer.epoch),
+            Entry::Record { producer: Some(producer), .. } if producer.id == id => Some((producer.epoch, true)),
+            Entry::Marker(marker) if marker.producer.id == id => Some((marker.producer.epoch, false)),
             _ => None,
         })
     }

@@ -47,7 +47,8 @@ impl Engine {
         self.core.ask(&coordinator, |machine, now, spare| machine.begin(now, id, epoch, spare).map(reply)).await
     }
 
-    /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted.
+    /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted. All of
+    /// them or none.
     ///
     /// # Errors
     /// See [`TransactionError`].
@@ -57,8 +58,17 @@ impl Engine {
         transaction: TransactionHandle,
         offsets: TransactionOffsets,
     ) -> Result<(), TransactionError> {
-        let _ = (who, transaction, offsets);
-        todo!()
+        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        let group = offsets.group.clone();
+        let pending = self.core.judge_pending(who, offsets).await?;
+        self.core.transactions.add_offsets(transaction, &group).await?;
+        let TransactionHandle { producer_id: id, producer_epoch: epoch, .. } = transaction;
+        let added = self.core.add_pending(Producer { id, epoch }, pending).await;
+        if let Err(TransactionError::ProducerFenced) = added {
+            // It has ended meanwhile. How, its coordinator knows.
+            self.core.transactions.add_offsets(transaction, &group).await?;
+        }
+        added
     }
 
     /// Ends a transaction, and answers once the outcome can be read, with the epoch of the producer's next one. The same

@@ -9,7 +9,6 @@ mod execute;
 mod kind;
 mod markers;
 mod participants;
-mod stand_in;
 mod terms;
 
 pub(crate) use execute::ExecuteIds;

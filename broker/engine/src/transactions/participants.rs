@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use levada_coordinator::TransactionHandle;
 use levada_extension::TopicPartition;
+use levada_model::GroupName;
 
 use super::kind::{Transactions, TransactionsCoordinator};
 use super::terms::TransactionError;
@@ -22,6 +23,20 @@ impl Transactions {
     ) -> Result<(), TransactionError> {
         let coordinator = self.coordinator_of(transaction)?;
         coordinator.step(|machine, now, _| machine.add_partitions(now, transaction, partitions)).await??;
+        Ok(())
+    }
+
+    /// Takes a group into a transaction, durably: to be done before its offsets are written.
+    ///
+    /// # Errors
+    /// Of [`TransactionError`] those of a transaction, of the coordinator, and [`TransactionError::TooManyGroups`].
+    pub(crate) async fn add_offsets(
+        self: &Arc<Self>,
+        transaction: TransactionHandle,
+        group: &GroupName,
+    ) -> Result<(), TransactionError> {
+        let coordinator = self.coordinator_of(transaction)?;
+        coordinator.step(|machine, now, _| machine.add_offsets(now, transaction, group)).await??;
         Ok(())
     }
 

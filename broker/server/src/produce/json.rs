@@ -24,8 +24,7 @@ pub(super) async fn produce(
     Query::refuse("partition", query.partition.is_some(), "a produce of JSON, whose records name theirs,")?;
     let acks = query.acks;
     let headers = request.headers();
-    wishes::refuse(headers, &[], "")?;
-    let once = wishes::once(headers)?;
+    let once = wishes::once(headers, acks)?;
     let expected_offset = wishes::expected_offset(headers)?;
     let trace = Trace::of(headers);
 
@@ -43,6 +42,6 @@ pub(super) async fn produce(
     });
     let request = ProduceRequest { records: records.collect(), acks, once, expected_offset };
     let produced = target.engine.produce(&target.who, &target.topic, request).await;
-    let produced = produced.map_err(|error| refusal::produce(error, refusal::in_records))?;
+    let produced = produced.map_err(|error| refusal::produce(error, &refusal::in_records))?;
     Ok(answer::records(&produced, asked)?)
 }

@@ -6,9 +6,10 @@ use levada_log::AppendError;
 use levada_model::limits::REQUEST_RECORDS_MAX;
 
 use crate::refusal::{Refusal, denied, effect};
+use crate::transactions;
 
 /// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
-pub(crate) type Place = fn(usize) -> Option<String>;
+pub(crate) type Place<'p> = &'p dyn Fn(usize) -> Option<String>;
 
 /// Places of a JSON produce.
 pub(crate) fn in_records(index: usize) -> Option<String> {
@@ -44,10 +45,10 @@ pub(super) fn line(fault: RecordsFault) -> Problem {
 }
 
 /// A produce that was refused as a whole; nothing was stored.
-pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
+pub(crate) fn produce(error: ProduceError, place: Place<'_>) -> Problem {
     let detail = error.to_string();
     match error {
-        ProduceError::Transaction(_) => todo!(),
+        ProduceError::Transaction(error) => transactions::refuse(*error),
         ProduceError::TransactionAcks => Problem::new(ErrorCode::InvalidField, detail.clone()).at("/acks", detail),
         ProduceError::Denied(error) => denied(&error),
         ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
@@ -68,7 +69,7 @@ pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
 }
 
 /// Records that were wrong. The first decides the code; all are named.
-fn records(faults: &[(usize, RecordFault)], place: Place) -> Problem {
+fn records(faults: &[(usize, RecordFault)], place: Place<'_>) -> Problem {
     let (index, first) = faults.first().expect("the engine names the records that are wrong");
     let problem = record(first);
     let problem = match (place(*index), faults.len()) {
@@ -119,7 +120,7 @@ fn member(fault: &RecordFault) -> &'static str {
 }
 
 /// A partition's owner did not store its part.
-pub(super) fn append(fault: &AppendFault) -> Problem {
+pub(crate) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
@@ -148,10 +149,13 @@ fn refused(error: &AppendError, detail: String) -> Problem {
             // No setting moves this one, so it goes by the name that it has in the broker.
             Problem::new(ErrorCode::RecordTooLarge, detail).limited("BATCH_BYTES_MAX", *limit_bytes as u64)
         }
-        AppendError::TransactionOpen { .. }
-        | AppendError::TransactionEnded { .. }
-        | AppendError::CoordinatorFenced { .. }
-        | AppendError::TooManyTransactions { .. } => todo!(),
+        AppendError::TransactionOpen { .. } => Problem::new(ErrorCode::TransactionOpen, detail),
+        AppendError::TransactionEnded { .. } => Problem::new(ErrorCode::TransactionEnded, detail),
+        // Only markers are fenced so, which nobody sends through this interface.
+        AppendError::CoordinatorFenced { .. } => Problem::new(ErrorCode::CoordinatorLoading, detail),
+        AppendError::TooManyTransactions { limit } => {
+            Problem::new(ErrorCode::Overloaded, detail).limited("PRODUCERS_MAX", *limit as u64)
+        }
         AppendError::Poisoned(_) => Problem::new(ErrorCode::LogFenced, detail),
     }
 }
