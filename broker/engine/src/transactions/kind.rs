@@ -107,9 +107,13 @@ impl Transactions {
         if let Some(known) = coordinators.iter().find(|coordinator| coordinator.peek(knows) == Some(true)) {
             return Ok(Some(known.clone()));
         }
-        // It may be in one that is not loaded.
+        // It may be in one that was not loaded then, and perhaps is by now.
         for coordinator in coordinators {
-            if coordinator.peek(knows).is_none() && coordinator.look(knows).await? {
+            let is_known = match coordinator.peek(knows) {
+                Some(is_known) => is_known,
+                None => coordinator.look(knows).await?,
+            };
+            if is_known {
                 return Ok(Some(coordinator));
             }
         }

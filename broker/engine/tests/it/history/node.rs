@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levada_engine::{
     AppendFault, Engine, ExecuteRecord, ExecuteRequest, FetchError, FetchRequest, From, GroupError, Isolation,
@@ -11,11 +11,11 @@ use levada_engine::{
 };
 use levada_history::{Broker, Event, Found, History, Outcome, Partition, Refusal, Value, View};
 use levada_log::{AppendError, CrashPlan, PlantedFaults, SimStorage};
-use levada_model::{GroupName, Offset, Sequence, TransactionalId};
+use levada_model::{GroupName, Offset, Sequence, Timestamp, TransactionalId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::support::{Bench, me, to};
+use crate::support::{Bench, START, me, to};
 
 /// How long a reader waits for something new.
 const READ_WAIT: Duration = Duration::from_millis(5);
@@ -38,6 +38,7 @@ pub(crate) struct Node {
     bench: Bench,
     faults: PlantedFaults,
     disk: Mutex<SimStorage>,
+    since: Instant,
     /// The engine, with its place among all that there were; none while it is down.
     running: watch::Sender<Option<(usize, Engine)>>,
     next: AtomicUsize,
@@ -50,6 +51,7 @@ impl Node {
             bench,
             faults,
             disk: Mutex::new(disk),
+            since: Instant::now(),
             running: watch::Sender::new(None),
             next: AtomicUsize::new(0),
         };
@@ -98,9 +100,10 @@ impl Node {
         history.note(Event::Up);
     }
 
-    /// Lets time pass for the engine.
-    pub(crate) fn advance(&self, ms: i64) {
-        self.bench.clock.advance(ms);
+    /// Lets the engine's clock go on as that on the wall does.
+    pub(crate) fn keep_time(&self) {
+        let passed = i64::try_from(self.since.elapsed().as_millis()).expect("a short test");
+        self.bench.clock.set(Timestamp(START.0 + passed));
     }
 
     /// Asks the engine that runs. An answer that comes when it runs no more counts for nothing.
@@ -205,8 +208,9 @@ impl Broker for Node {
 
     async fn begin(&self, producer: &Producer) -> Result<TransactionHandle, Refusal> {
         let Producer { id, epoch } = *producer;
-        let begin =
-            |engine: Engine| async move { engine.begin_transaction(&me(), id, epoch).await.map_err(|error| of_transaction(&error)) };
+        let begin = |engine: Engine| async move {
+            engine.begin_transaction(&me(), id, epoch).await.map_err(|error| of_transaction(&error))
+        };
         self.ask(begin).await
     }
 
@@ -256,7 +260,11 @@ impl Broker for Node {
         let commit =
             OffsetCommit { topic: partition.topic.clone(), partition: partition.index, offset: From::Offset(offset) };
         let commit = |engine: Engine| async move {
-            engine.commit_group_offsets(&me(), group, vec![commit], false).await.map(drop).map_err(|error| of_group(&error))
+            engine
+                .commit_group_offsets(&me(), group, vec![commit], false)
+                .await
+                .map(drop)
+                .map_err(|error| of_group(&error))
         };
         self.ask(commit).await
     }
