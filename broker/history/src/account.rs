@@ -131,6 +131,11 @@ impl<'a> Account<'a> {
         self.transactions.get_mut(&number).expect("what ends was begun")
     }
 
+    /// Whether a transaction is one of those that may be tried anew.
+    pub(crate) fn is_tried_anew(&self, number: TransactionNumber) -> bool {
+        self.transactions.get(&number).is_some_and(|transaction| transaction.life.is_none())
+    }
+
     /// When a successor of a life was answered first.
     pub(crate) fn succeeded(&self, life: Life) -> Option<At> {
         let later = Life { number: life.number + 1, ..life }..=Life { number: u32::MAX, ..life };

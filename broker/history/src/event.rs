@@ -86,7 +86,8 @@ pub struct Look {
 
 /// One thing that happened. What was asked and has no answer may have been done or not.
 ///
-/// A record or commit outside of any transaction is one of its own, without a life, whose commit is asked at once.
+/// A record or commit outside of any transaction, and a transaction of one request, is one without a life, whose commit is
+/// asked at once. It may be tried anew, and then those who read all records may find some of a try that was aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A producer wants to start.

@@ -73,7 +73,7 @@ impl fmt::Display for Violation {
         for (At(place), event) in &self.events {
             let text = format!("{event:?}");
             let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-            write!(f, "\n    {place}: {shown}{}", if shown.len() < text.len() { " …" } else { "" })?;
+            write!(f, "\n    [{place}] {shown}{}", if shown.len() < text.len() { " …" } else { "" })?;
         }
         Ok(())
     }

@@ -121,9 +121,13 @@ impl<B: Broker> Workload<B> {
         self.history.note(Event::EndAsked(number, Outcome::Commit));
         let key = format!("execute-{number}");
         let asked = || self.broker.execute(&key, &records, offset.as_ref());
-        let offsets = match until_answered(asked).await {
-            Ok(offsets) => offsets,
-            Err(other) => return self.unexpected(format!("{number} is nobody else's: {other:?}")),
+        let offsets = loop {
+            match until_answered(asked).await {
+                Ok(offsets) => break offsets,
+                // It took too long; the same may be tried anew.
+                Err(Refusal::Ended) => (),
+                Err(other) => return self.unexpected(format!("{number} is nobody else's: {other:?}")),
+            }
         };
         for ((partition, value), offset) in records.iter().zip(offsets) {
             self.history.note(Event::Sent(partition.clone(), vec![(*value, offset)]));

@@ -22,3 +22,4 @@ mod program;
 mod serve;
 mod shutdown;
 mod topics;
+mod transactions;

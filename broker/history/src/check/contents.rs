@@ -167,7 +167,11 @@ fn is_sound(account: &Account<'_>, value: Value, sightings: &[Sighting]) -> Vec<
         }
     }
     let acknowledged = sent.acknowledged.map(|(at, offset)| (at, &sent.partition, offset));
-    let places = sightings.iter().map(|sighting| (sight(sighting), &sighting.partition, sighting.offset));
+    let is_tried_anew = account.is_tried_anew(value.transaction);
+    let places = sightings
+        .iter()
+        .filter(|sighting| sighting.committed.is_some() || !is_tried_anew)
+        .map(|sighting| (sight(sighting), &sighting.partition, sighting.offset));
     let mut all = acknowledged.into_iter().chain(places);
     let first = all.next();
     if let Some((known, other)) = first.and_then(|first| Some((first, all.find(|place| place.2 != first.2)?))) {

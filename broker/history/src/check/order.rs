@@ -19,7 +19,10 @@ enum Step {
 pub(super) fn check(account: &Account<'_>, contents: &Contents) -> Vec<Violation> {
     let mut partitions: BTreeMap<&Partition, Vec<(At, Step)>> = BTreeMap::new();
     for (value, sent) in &account.sends {
-        let seen = contents.sightings(*value).iter().find(|sighting| sighting.partition == sent.partition);
+        let is_only_try = !account.is_tried_anew(value.transaction);
+        let mut seen = contents.sightings(*value).iter();
+        let seen =
+            seen.find(|sighting| sighting.partition == sent.partition && (is_only_try || sighting.committed.is_some()));
         let offset = sent.acknowledged.map(|(_, offset)| offset).or(seen.map(|sighting| sighting.offset));
         let Some(offset) = offset else { continue };
         let steps = partitions.entry(&sent.partition).or_default();

@@ -63,7 +63,7 @@ impl Outcomes {
             if let Some((at, sighting)) = contents.first_sight(*value, Some(View::Committed)) {
                 evidence.committed(at, || format!("{value} is read in {} at {}", sighting.partition, sighting.offset));
             }
-            let Some(offset) = place_of(contents, *value, sent) else { continue };
+            let Some(offset) = place_of(account, contents, *value, sent) else { continue };
             let found = contents.found(View::Committed, &sent.partition, offset);
             if let Some(found) = found.filter(|found| found.value.is_none()) {
                 evidence.aborted(found.first, || format!("{value} is left out in {} at {offset}", sent.partition));
@@ -162,9 +162,12 @@ impl Outcomes {
 }
 
 /// Where a record is, as far as anybody knows.
-fn place_of(contents: &Contents, value: Value, sent: &Send) -> Option<Offset> {
+fn place_of(account: &Account<'_>, contents: &Contents, value: Value, sent: &Send) -> Option<Offset> {
     let acknowledged = sent.acknowledged.map(|(_, offset)| offset);
     acknowledged.or_else(|| {
+        if account.is_tried_anew(value.transaction) {
+            return None;
+        }
         let seen = contents.first_sight(value, Some(View::Uncommitted));
         seen.filter(|(_, sighting)| sighting.partition == sent.partition).map(|(_, sighting)| sighting.offset)
     })

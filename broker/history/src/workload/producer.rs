@@ -130,7 +130,8 @@ impl<B: Broker> Workload<B> {
                     return Some(open);
                 }
                 (_, Plan::Leave) => return Some(open),
-                (_, Plan::Hang) => {
+                (Course::Doubtful, Plan::Hang) => Outcome::Abort,
+                (Course::Open, Plan::Hang) => {
                     self.hang(&mut open).await;
                     Outcome::Abort
                 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levada_engine::{
     AppendFault, Engine, ExecuteRecord, ExecuteRequest, FetchError, FetchRequest, From, GroupError, Isolation,
@@ -11,11 +11,11 @@ use levada_engine::{
 };
 use levada_history::{Broker, Event, Found, History, Outcome, Partition, Refusal, Value, View};
 use levada_log::{AppendError, CrashPlan, PlantedFaults, SimStorage};
-use levada_model::{GroupName, Offset, Sequence, TransactionalId};
+use levada_model::{GroupName, Offset, Sequence, Timestamp, TransactionalId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::support::{Bench, me, to};
+use crate::support::{Bench, START, me, to};
 
 /// How long a reader waits for something new.
 const READ_WAIT: Duration = Duration::from_millis(5);
@@ -38,6 +38,7 @@ pub(crate) struct Node {
     bench: Bench,
     faults: PlantedFaults,
     disk: Mutex<SimStorage>,
+    since: Instant,
     /// The engine, with its place among all that there were; none while it is down.
     running: watch::Sender<Option<(usize, Engine)>>,
     next: AtomicUsize,
@@ -50,6 +51,7 @@ impl Node {
             bench,
             faults,
             disk: Mutex::new(disk),
+            since: Instant::now(),
             running: watch::Sender::new(None),
             next: AtomicUsize::new(0),
         };
@@ -89,7 +91,8 @@ impl Node {
             End::PowerCut(plan) => disk.crash(&plan),
             End::Close => {
                 engine.close().await.expect("the disk works");
-                disk
+                // A copy, which nobody can reach who still holds the engine.
+                disk.restart()
             }
         };
         *self.disk.lock() = left;
@@ -97,9 +100,10 @@ impl Node {
         history.note(Event::Up);
     }
 
-    /// Lets time pass for the engine.
-    pub(crate) fn advance(&self, ms: i64) {
-        self.bench.clock.advance(ms);
+    /// Lets the engine's clock go on as that on the wall does.
+    pub(crate) fn keep_time(&self) {
+        let passed = i64::try_from(self.since.elapsed().as_millis()).expect("a short test");
+        self.bench.clock.set(Timestamp(START.0 + passed));
     }
 
     /// Asks the engine that runs. An answer that comes when it runs no more counts for nothing.
@@ -122,22 +126,22 @@ fn wrong(error: impl std::fmt::Debug) -> Refusal {
     Refusal::Wrong(format!("{error:?}"))
 }
 
-fn of_transaction(error: TransactionError) -> Refusal {
+fn of_transaction(error: &TransactionError) -> Refusal {
     match error {
         TransactionError::ProducerFenced => Refusal::Fenced,
         TransactionError::Ended { .. } => Refusal::Ended,
         TransactionError::ConcurrentTransactions | TransactionError::Overloaded => Refusal::Later,
         TransactionError::Loading | TransactionError::Closing | TransactionError::Fenced { .. } => Refusal::Unknown,
-        TransactionError::Produce { error, .. } => of_produce(*error),
-        TransactionError::Append { fault, .. } => of_append(&fault),
+        TransactionError::Produce { error, .. } => of_produce(error),
+        TransactionError::Append { fault, .. } => of_append(fault),
         TransactionError::Group(error) => of_group(error),
         other => wrong(other),
     }
 }
 
-fn of_produce(error: ProduceError) -> Refusal {
+fn of_produce(error: &ProduceError) -> Refusal {
     match error {
-        ProduceError::Transaction(error) => of_transaction(*error),
+        ProduceError::Transaction(error) => of_transaction(error),
         ProduceError::Closing | ProduceError::Fenced(_) => Refusal::Unknown,
         other => wrong(other),
     }
@@ -146,13 +150,14 @@ fn of_produce(error: ProduceError) -> Refusal {
 fn of_append(fault: &AppendFault) -> Refusal {
     match fault {
         AppendFault::Refused(AppendError::ProducerFenced { .. }) => Refusal::Fenced,
+        AppendFault::Transaction(error) => of_transaction(error),
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) => Refusal::Later,
         AppendFault::Closing | AppendFault::Fenced { .. } => Refusal::Unknown,
         other => wrong(other),
     }
 }
 
-fn of_group(error: GroupError) -> Refusal {
+fn of_group(error: &GroupError) -> Refusal {
     match error {
         GroupError::Loading | GroupError::Closing | GroupError::Fenced { .. } => Refusal::Unknown,
         GroupError::Overloaded => Refusal::Later,
@@ -169,7 +174,7 @@ fn of_fetch(error: FetchError) -> Refusal {
 }
 
 fn offsets(produced: Result<Produced, ProduceError>) -> Result<Vec<Offset>, Refusal> {
-    let placed = produced.map_err(of_produce)?.records.into_iter();
+    let placed = produced.map_err(|error| of_produce(&error))?.records.into_iter();
     placed.map(|placed| placed.map_err(|fault| of_append(&fault))?.offset.ok_or_else(|| wrong("no offset"))).collect()
 }
 
@@ -196,15 +201,16 @@ impl Broker for Node {
     async fn start(&self, id: &str, timeout_ms: u64) -> Result<Producer, Refusal> {
         let id = TransactionalId::new(id).expect("an id");
         let start = |engine: Engine| async move {
-            engine.init_transactional_producer(&me(), &id, timeout_ms).await.map_err(of_transaction)
+            engine.init_transactional_producer(&me(), &id, timeout_ms).await.map_err(|error| of_transaction(&error))
         };
         self.ask(start).await
     }
 
     async fn begin(&self, producer: &Producer) -> Result<TransactionHandle, Refusal> {
         let Producer { id, epoch } = *producer;
-        let begin =
-            |engine: Engine| async move { engine.begin_transaction(&me(), id, epoch).await.map_err(of_transaction) };
+        let begin = |engine: Engine| async move {
+            engine.begin_transaction(&me(), id, epoch).await.map_err(|error| of_transaction(&error))
+        };
         self.ask(begin).await
     }
 
@@ -229,14 +235,14 @@ impl Broker for Node {
     ) -> Result<(), Refusal> {
         let offsets = with_transaction(group, partition, offset);
         let add = |engine: Engine| async move {
-            engine.add_transaction_offsets(&me(), *transaction, offsets).await.map_err(of_transaction)
+            engine.add_transaction_offsets(&me(), *transaction, offsets).await.map_err(|error| of_transaction(&error))
         };
         self.ask(add).await
     }
 
     async fn end(&self, transaction: &TransactionHandle, outcome: Outcome) -> Result<Producer, Refusal> {
         let end = |engine: Engine| async move {
-            engine.end_transaction(&me(), *transaction, outcome).await.map_err(of_transaction)
+            engine.end_transaction(&me(), *transaction, outcome).await.map_err(|error| of_transaction(&error))
         };
         self.ask(end).await
     }
@@ -254,7 +260,11 @@ impl Broker for Node {
         let commit =
             OffsetCommit { topic: partition.topic.clone(), partition: partition.index, offset: From::Offset(offset) };
         let commit = |engine: Engine| async move {
-            engine.commit_group_offsets(&me(), group, vec![commit], false).await.map(drop).map_err(of_group)
+            engine
+                .commit_group_offsets(&me(), group, vec![commit], false)
+                .await
+                .map(drop)
+                .map_err(|error| of_group(&error))
         };
         self.ask(commit).await
     }
@@ -275,7 +285,7 @@ impl Broker for Node {
             key: Some((key.to_owned(), [7; 32])),
         };
         let execute = |engine: Engine| async move {
-            let executed = engine.execute_transaction(&me(), request).await.map_err(of_transaction)?;
+            let executed = engine.execute_transaction(&me(), request).await.map_err(|error| of_transaction(&error))?;
             Ok(executed.records.iter().filter_map(|record| record.placed.offset).collect())
         };
         self.ask(execute).await
@@ -315,7 +325,7 @@ impl Broker for Node {
             match engine.group_offsets(&me(), group).await {
                 Ok(offsets) => Ok(offsets),
                 Err(GroupError::NotFound(_)) => Ok(Vec::new()),
-                Err(error) => Err(of_group(error)),
+                Err(error) => Err(of_group(&error)),
             }
         };
         let offsets = self.ask(look).await?;
