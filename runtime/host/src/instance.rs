@@ -21,8 +21,8 @@ use crate::state::{Denied, State};
 
 /// The time and the seed of an instance's first steps: the same for each, so that it can be made again.
 const BEGINNING: Moment = Moment { time: Timestamp(0), seed: 0 };
-/// What a guest may hand over in one call, answers and lines together, as it lies in the host's memory.
-const HANDED_BYTES_MAX: usize = 2 * MODULE_ANSWER_BYTES_MAX;
+/// What a guest may hand over at once, as it lies in the host's memory; what is more is a trap before it is copied.
+const HANDED_BYTES_MAX: usize = MODULE_ANSWER_BYTES_MAX + (1 << 20);
 
 /// What instances are made of.
 #[derive(Clone)]
