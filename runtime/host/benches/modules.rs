@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use levada_extension::{
-    CallBatch, CallSection, KeyRecord, Keys, ModuleHost, ModuleVersion, Moment, Murmur2, Partitioner, Transform,
-    Verdicts,
+    CallBatch, CallSection, KeyRecord, Keys, ModuleHost, ModuleVersion, Moment, Murmur2, Partitioner, Verdicts,
 };
 use levada_fixtures::{BYTE_FILTER, ENDLESS, EVERYTHING, JSON_FILTER, KEYS};
 use levada_host::{Host, HostOptions};
@@ -147,8 +146,8 @@ fn compare(what: &str, mut native: impl FnMut(), mut module: impl FnMut()) {
 fn cpu_of(call: &mut impl FnMut()) -> f64 {
     let began = thread_cpu();
     (0..CALLS_A_RUN).for_each(|_| call());
-    let calls = u32::try_from(CALLS_A_RUN * RECORDS).expect("a small number");
-    ((thread_cpu() - began) / calls).as_secs_f64() * 1e9
+    let records = u32::try_from(CALLS_A_RUN * RECORDS).expect("a small number");
+    (thread_cpu() - began).as_secs_f64() * 1e9 / f64::from(records)
 }
 
 fn thread_cpu() -> Duration {

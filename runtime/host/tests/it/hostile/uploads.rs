@@ -109,6 +109,20 @@ fn sizes_beyond_the_caps_are_refused_before_the_compiler_sees_them() {
     let locals = Guest::transform("").text().replace("(local $i i32)", &format!("(local {})", "i64 ".repeat(30_000)));
     let locals = locals.replace("(local $j i32)", "(local $i i32) (local $j i32)");
     assert_eq!(what(embed(&locals, "transform-module")), "local variables in one function");
+    // Each of the levels would need a value for each of the variables: two billion.
+    let sets: String = (0..10_000).map(|i| format!("(local.set {} (i32.const 1))", i + 2)).collect();
+    let joins = format!(
+        "{} (br_table {} (local.get 0)) {}",
+        "block ".repeat(2_000),
+        (0..2_000).map(|i| format!("{i} ")).collect::<String>(),
+        format!("{} {sets}", "end ".repeat(2_000)),
+    );
+    let joins =
+        Guest::transform("").text().replace("(local $i i32)", &format!("(local {}) {joins}", "i32 ".repeat(10_000)));
+    let joins = joins.replace("(local $j i32)", "");
+    assert_eq!(what(embed(&joins, "transform-module")), "local variables times levels of blocks in one function");
+    let wide = Guest { items: format!("(type (func (param {})))", "i32 ".repeat(101)), ..Guest::new() };
+    assert_eq!(what(wide.build()), "parameters and results in one type");
     let many = Guest { items: "(func)".repeat(100_001), ..Guest::new() };
     assert_eq!(what(many.build()), "functions");
     // 64 MiB of valid WebAssembly.
