@@ -7,13 +7,13 @@
 //! written last.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::{CrcAlgorithm, Digest, checksum};
 use levada_extension::{Fields, ModuleDescription, ModuleDigest, ModuleWorld};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ use crate::engine::Meter;
 
 const MANIFEST: &str = "manifest.json";
 const COMPONENT: &str = "component.wasm";
+const CHUNK_BYTES: usize = 64 << 10;
 /// Of the manifest.
 const FORMAT: u32 = 1;
 
@@ -73,14 +74,16 @@ impl Artifacts {
 
     /// The component that a module is, or was made into.
     pub(crate) fn component(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
-        self.checked(digest, &self.manifest(digest)?, COMPONENT)
+        let wanted = *self.manifest(digest)?.files.get(COMPONENT)?;
+        fs::read(self.folder(digest).join(COMPONENT)).ok().filter(|bytes| sum(bytes) == wanted)
     }
 
     /// A module's machine code for an engine.
     pub(crate) fn code(&self, digest: ModuleDigest, meter: Meter, engine: &Engine) -> Option<Component> {
         let name = code_name(meter, engine);
-        self.checked(digest, &self.manifest(digest)?, &name)?;
-        self.load(digest, &name, engine)
+        let wanted = *self.manifest(digest)?.files.get(&name)?;
+        let found = sum_of_file(&self.folder(digest).join(&name)).ok()?;
+        if found == wanted { self.load(digest, &name, engine) } else { None }
     }
 
     /// Keeps a component, its code and its description, in place of whatever was kept of the module.
@@ -136,12 +139,6 @@ impl Artifacts {
         serde_json::from_slice(&bytes).ok().filter(|manifest: &Manifest| manifest.format == FORMAT)
     }
 
-    /// A file's bytes, if they are what was written.
-    fn checked(&self, digest: ModuleDigest, manifest: &Manifest, name: &str) -> Option<Vec<u8>> {
-        let bytes = fs::read(self.folder(digest).join(name)).ok()?;
-        (manifest.files.get(name) == Some(&sum(&bytes))).then_some(bytes)
-    }
-
     #[expect(unsafe_code, reason = "machine code is trusted, as the file's first lines say")]
     fn load(&self, digest: ModuleDigest, name: &str, engine: &Engine) -> Option<Component> {
         let path = self.folder(digest).join(name);
@@ -180,4 +177,17 @@ fn code_name(meter: Meter, engine: &Engine) -> String {
 
 fn sum(bytes: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// The same of a file, which is never in memory as a whole: a start looks at many.
+fn sum_of_file(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(digest.finalize()),
+            read => digest.update(&chunk[..read]),
+        }
+    }
 }

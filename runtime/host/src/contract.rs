@@ -32,26 +32,29 @@ const WORLDS: [(&str, ModuleWorld); 5] = [
 /// What a guest answers that may be at fault.
 pub(crate) type Answer<T> = Result<T, Fault>;
 type Flat = Vec<u8>;
+type Assigned = Vec<Vec<AssignedPartition>>;
+/// A function with one result, as all of the contract have.
+type Func<P, R> = TypedFunc<P, (R,)>;
 
 /// What a module exports, found and of the right types.
 pub(crate) struct Exports {
-    pub(crate) describe: TypedFunc<(), (Description,)>,
-    pub(crate) init: TypedFunc<(String,), (Result<(), String>,)>,
-    pub(crate) partition: Option<TypedFunc<(Flat, u32), (Vec<u32>,)>>,
-    pub(crate) assign: Option<TypedFunc<(AssignInput,), (Answer<Vec<Vec<AssignedPartition>>>,)>>,
-    pub(crate) transform: Option<TypedFunc<(Flat,), (Answer<Judged>,)>>,
-    pub(crate) transform_json: Option<TypedFunc<(String, i64, u64), (Answer<JudgedJson>,)>>,
+    pub(crate) describe: Func<(), Description>,
+    pub(crate) init: Func<(String,), Result<(), String>>,
+    pub(crate) partition: Option<Func<(Flat, u32), Vec<u32>>>,
+    pub(crate) assign: Option<Func<(AssignInput,), Answer<Assigned>>>,
+    pub(crate) transform: Option<Func<(Flat,), Answer<Judged>>>,
+    pub(crate) transform_json: Option<Func<(String, i64, u64), Answer<JudgedJson>>>,
     pub(crate) aggregator: Option<AggregatorExports>,
 }
 
 /// The functions of an aggregator.
 pub(crate) struct AggregatorExports {
-    pub(crate) fold: TypedFunc<(Flat, Flat, bool), (Answer<Flat>,)>,
-    pub(crate) result: TypedFunc<(Flat,), (Answer<Flat>,)>,
-    pub(crate) merge: TypedFunc<(Flat,), (Answer<Flat>,)>,
-    pub(crate) subtract: TypedFunc<(Flat, Flat), (Answer<Flat>,)>,
-    pub(crate) close: TypedFunc<(Flat,), (Answer<Flat>,)>,
-    pub(crate) migrate: TypedFunc<(u32, Flat), (Answer<Flat>,)>,
+    pub(crate) fold: Func<(Flat, Flat, bool), Answer<Flat>>,
+    pub(crate) result: Func<(Flat,), Answer<Flat>>,
+    pub(crate) merge: Func<(Flat,), Answer<Flat>>,
+    pub(crate) subtract: Func<(Flat, Flat), Answer<Flat>>,
+    pub(crate) close: Func<(Flat,), Answer<Flat>>,
+    pub(crate) migrate: Func<(u32, Flat), Answer<Flat>>,
 }
 
 /// `module.description`.
@@ -183,7 +186,7 @@ impl From<DeclaredFields> for Fields {
             (DeclaredFields::TIMESTAMP, Self::TIMESTAMP),
             (DeclaredFields::PLACE, Self::PLACE),
         ];
-        let present = pairs.into_iter().filter(|(flag, _)| declared.clone() & flag.clone() == *flag);
+        let present = pairs.into_iter().filter(|(flag, _)| declared & *flag == *flag);
         present.fold(Self::none(), |fields, (_, field)| fields | field)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levada_model::limits::{MODULE_MEMORY_BYTES_MAX, MODULES_INSTANCES_MAX};
 use rustix::time::{ClockId, clock_gettime};
@@ -38,6 +38,40 @@ pub(crate) struct Engines {
     _ticker: SyncSender<()>,
 }
 
+/// How long a call takes: by the clock on the wall until the first tick, which short calls do not see, and by the CPU
+/// time of its thread from there on, so that a busy machine does not stop modules. To ask for that at every call would be
+/// half the price of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    began: Instant,
+    cpu_max: Duration,
+    /// What was used up to the first tick, and the thread's CPU time at it.
+    first_tick: Option<(Duration, Duration)>,
+    /// The call was stopped by its deadline.
+    pub(crate) late: bool,
+}
+
+impl Watch {
+    pub(crate) fn start(cpu_max: Duration) -> Self {
+        Self { began: Instant::now(), cpu_max, first_tick: None, late: false }
+    }
+
+    /// Looks at a tick whether the time is over.
+    pub(crate) fn tick(&mut self) -> bool {
+        let before = self.began.elapsed().min(TICK);
+        let (before, at) = *self.first_tick.get_or_insert_with(|| (before, thread_cpu()));
+        self.late = before + thread_cpu().saturating_sub(at) >= self.cpu_max;
+        self.late
+    }
+
+    pub(crate) fn used(&self) -> Duration {
+        match self.first_tick {
+            None => self.began.elapsed(),
+            Some((before, at)) => before + thread_cpu().saturating_sub(at),
+        }
+    }
+}
+
 impl Engines {
     pub(crate) fn new() -> wasmtime::Result<Self> {
         let timed = pooled()?;
@@ -64,12 +98,6 @@ impl Engines {
             }),
         }
     }
-}
-
-/// CPU time of the calling thread so far.
-pub(crate) fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// An engine with slots for all instances, each with 4 GiB of addresses so that code needs no bounds checks; where there
@@ -108,4 +136,10 @@ fn config() -> Config {
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true);
     config
+}
+
+/// CPU time of the calling thread so far.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

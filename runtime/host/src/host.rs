@@ -210,7 +210,7 @@ impl Inner {
         let engine = self.engines.get(Meter::Time);
         let Some(description) = self.artifacts.description(digest) else { return Ok(None) };
         let Some(component) = self.artifacts.code(digest, Meter::Time, engine) else { return Ok(None) };
-        self.version(description, link(&component)?).map(Some)
+        Ok(Some(self.version(description, link(&component)?)))
     }
 
     fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
@@ -230,28 +230,23 @@ impl Inner {
             self.artifacts.keep(&description, component, &code, engine).map_err(|error| hosts(&error))?;
             Ok((description, pre))
         })?;
-        self.version(description, pre)
+        Ok(self.version(description, pre))
     }
 
     /// The one version of a digest.
-    fn version(
-        self: &Arc<Self>,
-        description: ModuleDescription,
-        pre: InstancePre<State>,
-    ) -> Result<Arc<Version>, ModuleRefusal> {
+    fn version(self: &Arc<Self>, description: ModuleDescription, pre: InstancePre<State>) -> Arc<Version> {
         let digest = description.digest;
-        let schema = Schema::new(description.config_schema.as_deref())
-            .map_err(|detail| ModuleRefusal::Description { detail })?;
+        let schema = Schema::new(description.config_schema.clone());
         let mut versions = self.versions.lock();
         versions.retain(|_, version| version.strong_count() > 0);
         if let Some(known) = versions.get(&digest).and_then(Weak::upgrade) {
-            return Ok(known);
+            return known;
         }
         let template = self.template(pre, Meter::Time);
         let lane = Arc::new(self.workers.lane());
         let version = Version::new(Arc::clone(self), description, Arc::new(schema), template, lane);
         versions.insert(digest, Arc::downgrade(&version));
-        Ok(version)
+        version
     }
 }
 
@@ -305,7 +300,9 @@ fn describe(template: &Template, digest: ModuleDigest, size_bytes: usize) -> Res
         let (got, max) = (schema_bytes as u64, MODULE_SCHEMA_BYTES_MAX as u64);
         return Err(ModuleRefusal::Limit { what: "bytes in the schema of its config", got, max });
     }
-    Schema::new(config_schema.as_deref()).map_err(|detail| ModuleRefusal::Description { detail })?;
+    if let Some(schema) = &config_schema {
+        Schema::check_schema(schema).map_err(|detail| ModuleRefusal::Description { detail })?;
+    }
     let worlds = instance.exports().worlds();
     let (size_bytes, fields) = (size_bytes as u64, Fields::from(fields));
     Ok(ModuleDescription { digest, size_bytes, worlds, fields, config_schema, state_version })

@@ -3,7 +3,10 @@
 
 use levada_extension::ModuleRefusal;
 use levada_model::limits::{MODULE_BYTES_MAX, MODULE_MEMORY_BYTES_MAX};
-use wasmparser::{ComponentExternalKind, ComponentTypeRef, Encoding, Parser, Payload, TableType, TypeRef};
+use wasmparser::{
+    ComponentExternalKind, ComponentTypeRef, CompositeInnerType, Encoding, FunctionBody, Operator, Parser, Payload,
+    TableType, TypeRef,
+};
 
 use crate::contract;
 
@@ -17,6 +20,11 @@ const FUNCTIONS_MAX: u64 = 100_000;
 const FUNCTION_BYTES_MAX: u64 = 512 << 10;
 /// Most local variables of a function.
 const LOCALS_MAX: u64 = 20_000;
+/// Most local variables times levels of nested blocks in a function. Where blocks join, the compiler may need a value for
+/// each variable at each level; without this cap half a megabyte of code can ask for hundreds of gigabytes.
+const LOCALS_TIMES_LEVELS_MAX: u64 = 4_000_000;
+/// Most parameters and results of a type. Each block and call of it passes them all.
+const TYPE_VALUES_MAX: u64 = 100;
 /// Most items (types, imports, exports, instances, aliases, …) of all sections together, functions aside.
 const ITEMS_MAX: u64 = 200_000;
 /// Most elements of a table at its start.
@@ -78,13 +86,16 @@ impl Walk {
                 self.functions += u64::from(count);
                 at_most("functions", self.functions, FUNCTIONS_MAX)?;
             }
-            Payload::CodeSectionEntry(body) => {
-                let range = body.range();
-                at_most("bytes in one function", (range.end - range.start) as u64, FUNCTION_BYTES_MAX)?;
-                let mut locals = 0;
-                for group in body.get_locals_reader().map_err(invalid)? {
-                    locals += u64::from(group.map_err(invalid)?.0);
-                    at_most("local variables in one function", locals, LOCALS_MAX)?;
+            Payload::CodeSectionEntry(body) => function_compiles(&body)?,
+            Payload::TypeSection(types) => {
+                self.items(types.count())?;
+                for group in types {
+                    for ty in group.map_err(invalid)?.types() {
+                        if let CompositeInnerType::Func(func) = &ty.composite_type.inner {
+                            let values = func.params().len() + func.results().len();
+                            at_most("parameters and results in one type", values as u64, TYPE_VALUES_MAX)?;
+                        }
+                    }
                 }
             }
             Payload::MemorySection(memories) => {
@@ -129,7 +140,6 @@ impl Walk {
 
     fn other_section(&mut self, payload: &Payload<'_>) -> Result<(), ModuleRefusal> {
         let count = match payload {
-            Payload::TypeSection(section) => section.count(),
             Payload::GlobalSection(section) => section.count(),
             Payload::ExportSection(section) => section.count(),
             Payload::ElementSection(section) => section.count(),
@@ -178,6 +188,29 @@ impl Walk {
         self.items += u64::from(count);
         at_most("items in its sections", self.items, ITEMS_MAX)
     }
+}
+
+/// That the compiler's time and memory for a function are bounded.
+fn function_compiles(body: &FunctionBody<'_>) -> Result<(), ModuleRefusal> {
+    let range = body.range();
+    at_most("bytes in one function", (range.end - range.start) as u64, FUNCTION_BYTES_MAX)?;
+    let mut locals = 0;
+    for group in body.get_locals_reader().map_err(invalid)? {
+        locals += u64::from(group.map_err(invalid)?.0);
+        at_most("local variables in one function", locals, LOCALS_MAX)?;
+    }
+    let (mut level, mut deepest) = (0_u64, 0_u64);
+    for operator in body.get_operators_reader().map_err(invalid)? {
+        match operator.map_err(invalid)? {
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
+                level += 1;
+                deepest = deepest.max(level);
+            }
+            Operator::End => level = level.saturating_sub(1),
+            _ => (),
+        }
+    }
+    at_most("local variables times levels of blocks in one function", locals * deepest, LOCALS_TIMES_LEVELS_MAX)
 }
 
 fn table_fits(table: TableType) -> Result<(), ModuleRefusal> {

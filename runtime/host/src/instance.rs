@@ -14,15 +14,15 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
 
 use crate::budget::Budget;
 use crate::contract::{Exports, cut};
-use crate::engine::{Meter, thread_cpu};
+use crate::engine::Meter;
 use crate::idle::Idle;
 use crate::journal::Journal;
 use crate::state::{Denied, State};
 
 /// The time and the seed of an instance's first steps: the same for each, so that it can be made again.
 const BEGINNING: Moment = Moment { time: Timestamp(0), seed: 0 };
-/// What a guest may hand over in one call, answers and lines together, as it lies in the host's memory.
-const HANDED_BYTES_MAX: usize = 2 * MODULE_ANSWER_BYTES_MAX;
+/// What a guest may hand over at once, as it lies in the host's memory; what is more is a trap before it is copied.
+const HANDED_BYTES_MAX: usize = MODULE_ANSWER_BYTES_MAX + (1 << 20);
 
 /// What instances are made of.
 #[derive(Clone)]
@@ -93,14 +93,11 @@ impl Instance {
         let mut store = Store::new(pre.engine(), State::new(budget, idle, journal, BEGINNING));
         store.limiter(|state| &mut state.holding);
         store.set_hostcall_fuel(HANDED_BYTES_MAX);
-        store.epoch_deadline_callback(|mut store| {
-            if thread_cpu() < store.data().deadline {
-                return Ok(UpdateDeadline::Continue(1));
-            }
-            store.data_mut().late = true;
-            Err(wasmtime::Error::msg("it took too long"))
+        store.epoch_deadline_callback(|mut store| match store.data_mut().watch.tick() {
+            false => Ok(UpdateDeadline::Continue(1)),
+            true => Err(wasmtime::Error::msg("it took too long")),
         });
-        let mut run = Run::begin(&mut store, meter, Allowance::beginning());
+        let run = Run::begin(&mut store, meter, Allowance::beginning());
         let instance = match pre.instantiate(&mut store) {
             Ok(instance) => instance,
             Err(error) => return Err(NoInstance::Halted(run.halt(&mut store, &error))),
@@ -116,7 +113,7 @@ impl Instance {
         allowance: Allowance,
         call: impl FnOnce(&mut Store<State>, &Exports) -> wasmtime::Result<R>,
     ) -> (Result<R, Halt>, Spent) {
-        let mut run = Run::begin(&mut self.store, self.meter, allowance);
+        let run = Run::begin(&mut self.store, self.meter, allowance);
         let answer = call(&mut self.store, &self.exports);
         let answer = answer.map_err(|error| run.halt(&mut self.store, &error));
         let spent = run.end(&mut self.store);
@@ -139,39 +136,38 @@ impl Instance {
 }
 
 /// A call under way.
+#[derive(Clone, Copy)]
 struct Run {
     meter: Meter,
-    began: Duration,
 }
 
 impl Run {
     fn begin(store: &mut Store<State>, meter: Meter, allowance: Allowance) -> Self {
-        let began = thread_cpu();
-        store.data_mut().begin(allowance.moment, began.saturating_add(allowance.cpu));
+        store.data_mut().begin(allowance.moment, allowance.cpu);
         match meter {
             Meter::Time => store.set_epoch_deadline(1),
             Meter::Instructions => {
                 store.set_fuel(MODULE_DRY_RUN_INSTRUCTIONS_MAX).expect("this engine counts instructions");
             }
         }
-        Self { meter, began }
+        Self { meter }
     }
 
-    fn end(&mut self, store: &mut Store<State>) -> Spent {
+    fn end(self, store: &mut Store<State>) -> Spent {
         store.data_mut().end();
         let left = || store.get_fuel().expect("this engine counts instructions");
         let instructions = match self.meter {
             Meter::Time => None,
             Meter::Instructions => Some(MODULE_DRY_RUN_INSTRUCTIONS_MAX - left()),
         };
-        Spent { cpu: thread_cpu().saturating_sub(self.began), instructions }
+        Spent { cpu: store.data().watch.used(), instructions }
     }
 
     /// What an error means, which the module's log shows to its author.
-    fn halt(&mut self, store: &mut Store<State>, error: &wasmtime::Error) -> Halt {
+    fn halt(self, store: &mut Store<State>, error: &wasmtime::Error) -> Halt {
         let state = store.data_mut();
         let trap = error.downcast_ref::<Trap>();
-        let late = state.late || trap == Some(&Trap::OutOfFuel);
+        let late = state.watch.late || trap == Some(&Trap::OutOfFuel);
         let (cause, reason) = match (late, state.holding.denied) {
             (true, _) => (StopCause::Deadline, "it took too long".to_owned()),
             (false, Some(Denied::Shared)) => {

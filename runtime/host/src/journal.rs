@@ -24,7 +24,8 @@ pub(crate) struct Journal {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    Answered,
+    /// With an answer, or without the module's fault.
+    OfItself,
     Trapped,
     TookTooLong,
 }
@@ -104,7 +105,7 @@ impl Journal {
             *stats.instructions.get_or_insert(0) += instructions;
         }
         match cost.ending {
-            Ending::Answered => (),
+            Ending::OfItself => (),
             Ending::Trapped => stats.traps += 1,
             Ending::TookTooLong => stats.deadlines += 1,
         }

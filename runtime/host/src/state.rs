@@ -8,6 +8,7 @@ use levada_model::limits::{MODULE_LOG_CALL_LINES_MAX, MODULE_LOG_LINE_BYTES_MAX,
 use wasmtime::ResourceLimiter;
 
 use crate::budget::Budget;
+use crate::engine::Watch;
 use crate::idle::Idle;
 use crate::journal::Journal;
 
@@ -20,10 +21,8 @@ pub(crate) struct State {
     pub(crate) journal: Arc<Journal>,
     /// Clock and randomness of the call.
     pub(crate) moment: Moment,
-    /// CPU time of the thread at which the call must end.
-    pub(crate) deadline: Duration,
-    /// The call was ended by it.
-    pub(crate) late: bool,
+    /// How long the call takes.
+    pub(crate) watch: Watch,
     lines_left: usize,
     draws: u64,
     outputs: [Vec<u8>; 2],
@@ -59,12 +58,12 @@ impl State {
     pub(crate) fn new(budget: Arc<Budget>, idle: Weak<Idle>, journal: Arc<Journal>, moment: Moment) -> Self {
         let holding = Holding { budget, idle, bytes: 0, last_growth: 0, denied: None };
         let outputs = [Vec::new(), Vec::new()];
-        Self { holding, journal, moment, deadline: Duration::MAX, late: false, lines_left: 0, draws: 0, outputs }
+        Self { holding, journal, moment, watch: Watch::start(Duration::MAX), lines_left: 0, draws: 0, outputs }
     }
 
     /// Before a call.
-    pub(crate) fn begin(&mut self, moment: Moment, deadline: Duration) {
-        (self.moment, self.deadline, self.late) = (moment, deadline, false);
+    pub(crate) fn begin(&mut self, moment: Moment, cpu: Duration) {
+        (self.moment, self.watch) = (moment, Watch::start(cpu));
         (self.lines_left, self.draws, self.holding.denied) = (MODULE_LOG_CALL_LINES_MAX, 0, None);
     }
 

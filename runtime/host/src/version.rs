@@ -89,11 +89,13 @@ impl Version {
         if !self.description.worlds.contains(&world) {
             return Err(ModuleConfigError::World { world });
         }
-        self.schema.check(config).map_err(|detail| ModuleConfigError::Schema { detail })?;
         let version = self.this.upgrade().expect("who calls this holds the version");
         let extension = Extension { version, key: IdleKey { version: self.number, config: config.into() } };
         let first = extension.clone();
+        // The check too, since the schema is the module's.
         self.lane.call(move || {
+            let checked = first.version.schema.check(&first.key.config);
+            checked.map_err(|detail| ModuleConfigError::Schema { detail })?;
             let instance = first.instance()?;
             first.version.host.idle.put(first.key, instance);
             Ok::<_, ModuleConfigError>(())
@@ -182,9 +184,9 @@ impl Extension {
         let mut instance = self.instance()?;
         let (answer, spent) = instance.call(Allowance { cpu: call.cpu, moment: call.moment }, ask);
         let ending = match &answer {
-            Ok(_) => Ending::Answered,
+            Ok(_) | Err(Halt::Busy(_)) => Ending::OfItself,
             Err(Halt::Stopped { cause: StopCause::Deadline, .. }) => Ending::TookTooLong,
-            Err(_) => Ending::Trapped,
+            Err(Halt::Stopped { .. }) => Ending::Trapped,
         };
         self.version.template.journal.called(Cost {
             records: call.records,

@@ -49,6 +49,9 @@ impl WasiFunction {
             bail!("the module exits");
         }
         let meant = self.meant(&mut store, given)?;
+        if !self.writes() {
+            given.iter().try_for_each(|value| release(value, &mut store))?;
+        }
         for (answer, ty) in answer.iter_mut().zip(ty.results()) {
             let nothing = |store| nothing(&ty, store);
             *answer = match meant.clone().map_or_else(|| nothing(&mut store), |meant| Ok(Some(meant)))? {
@@ -59,6 +62,11 @@ impl WasiFunction {
         Ok(())
     }
 
+    fn writes(&self) -> bool {
+        let names = ["[method]output-stream.write", "[method]output-stream.blocking-write-and-flush"];
+        &*self.interface == "wasi:io/streams" && names.contains(&&*self.name)
+    }
+
     /// The answer of a function that has a meaning.
     fn meant(&self, store: &mut StoreContextMut<'_, State>, given: &[Val]) -> wasmtime::Result<Option<Val>> {
         let well = |value: Option<Val>| Val::Result(Ok(value.map(Box::new)));
@@ -67,7 +75,7 @@ impl WasiFunction {
             ("wasi:cli/stdout", "get-stdout") => thing(STANDARD_OUTPUT, store)?,
             ("wasi:cli/stderr", "get-stderr") => thing(STANDARD_ERROR, store)?,
             ("wasi:io/streams", "[method]output-stream.check-write") => well(Some(Val::U64(WRITE_BYTES_MAX))),
-            ("wasi:io/streams", "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush") => {
+            _ if self.writes() => {
                 write(store, given)?;
                 well(None)
             }
@@ -112,6 +120,21 @@ fn write(store: &mut StoreContextMut<'_, State>, given: &[Val]) -> wasmtime::Res
         store.data_mut().write(output, &bytes);
     }
     Ok(())
+}
+
+/// Ends the loan of what was lent for a call.
+fn release(value: &Val, store: &mut StoreContextMut<'_, State>) -> wasmtime::Result<()> {
+    let parts: Vec<&Val> = match value {
+        Val::Resource(thing) => return thing.resource_drop(&mut *store),
+        Val::List(values) | Val::Tuple(values) | Val::FixedLengthList(values) => values.iter().collect(),
+        Val::Record(fields) => fields.iter().map(|(_, value)| value).collect(),
+        Val::Map(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
+        Val::Option(value) | Val::Variant(_, value) | Val::Result(Ok(value) | Err(value)) => {
+            value.iter().map(|value| &**value).collect()
+        }
+        _ => Vec::new(),
+    };
+    parts.into_iter().try_for_each(|value| release(value, store))
 }
 
 /// The value of a type that means the least: zero, empty, none, an error; none if there is no such value.

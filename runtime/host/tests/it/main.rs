@@ -2,4 +2,6 @@
 //! module costs and says.
 
 mod conformance;
+mod hostile;
+mod script;
 mod support;
