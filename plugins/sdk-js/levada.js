@@ -7,8 +7,8 @@
 //     });
 //
 // All take `fields` (the parts of a record that are read: 'key', 'value', 'headers', 'timestamp', 'place'), `configSchema` (a
-// JSON Schema, as an object) and `init` (config => what the other functions get as their last argument; what it throws is shown
-// to whoever wrote the config). There is no clock and no randomness but `call.timeMs` and `call.seed`.
+// JSON Schema, as an object) and `init` (config => what the other functions get as `config`; what it throws is shown to whoever
+// wrote the config). There is no clock and no randomness but `call.timeMs` and `call.seed`, which is a BigInt.
 
 const LAYOUT_VERSION = 1;
 
@@ -36,7 +36,7 @@ export function transform(options) {
   return judging(options, judged);
 }
 
-// Places records: `partition(record, partitionCount, config)` is a number from 0 to below the count. A record has `topic`,
+// Places records: `partition(record, partitionCount, config, call)` is a number from 0 to below the count. A record has `topic`,
 // `key` (text or null), `value` (from JSON, else undefined), `keyBytes`, `valueBytes`, `headers`, `timestamp`. `murmur2` below is
 // what the broker uses itself.
 export function partitioner(options) {
