@@ -127,9 +127,8 @@ def aggregator(zero, add, value, merge=None, remove=None, close=None, migrate=No
     Module, run = _made(state_version=state_version, **options)
 
     def folded(step, groups, batch, each_record):
-        records = _read_batch(batch)
-
         def answers(config):
+            records = _read_batch(batch)
             for group in _read_groups(groups):
                 state = json.loads(group.accumulators[0]) if group.accumulators else zero(config)
                 for place in group.places:
