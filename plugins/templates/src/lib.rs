@@ -35,6 +35,7 @@ pub enum WriteProjectError {
 ///
 /// # Errors
 /// When the name will not do, the folder is occupied, or a file cannot be written. What was written until then stays.
+#[expect(clippy::disallowed_methods, reason = "a project is no file of the broker")]
 pub fn write_project(
     dir: &Path,
     name: &str,

@@ -82,6 +82,7 @@ fn the_sdk_depends_on_what_the_workspaces_sdk_depends_on() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "not a file of the broker")]
 fn nothing_is_written_over() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("own.txt"), "mine").expect("written");
