@@ -1,5 +1,5 @@
 //! Builds the example modules for WebAssembly with a cargo of its own: its own target folder, its own profile, and nothing of
-//! the settings of the build that it is part of. Where Rust's target is missing, it has rustup add it.
+//! the settings of the build that it is part of. All profiles of that build, and clippy, share the folder. Where Rust's target is missing, it has rustup add it.
 
 use std::env;
 use std::ffi::OsString;
@@ -29,6 +29,7 @@ const PROFILE: &str = "module";
 /// What else the modules are made of, from the workspace's root.
 const SOURCES: &[&str] = &["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "plugins/sdk", "plugins/wit"];
 
+#[expect(clippy::disallowed_methods, reason = "not a file of the broker")]
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there");
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where"));
@@ -50,7 +51,8 @@ fn build(root: &Path, out_dir: &Path) -> Vec<PathBuf> {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
     have_target();
-    let target_dir = out_dir.join("target");
+    // The folder of all profiles is four above: PROFILE/build/PACKAGE/out.
+    let target_dir = out_dir.ancestors().nth(4).unwrap_or(out_dir).join("example-modules");
     let mut command = scrubbed(cargo_variable("CARGO"));
     command.current_dir(root).args(["build", "--locked", "--quiet", "--profile", PROFILE, "--target", TARGET]);
     command.arg("--target-dir").arg(&target_dir).env("CARGO_ENCODED_RUSTFLAGS", flags(root));
@@ -61,7 +63,13 @@ fn build(root: &Path, out_dir: &Path) -> Vec<PathBuf> {
         Err(error) => refuse(&format!("cargo cannot be run for the example modules: {error}")),
     }
     let folder = target_dir.join(TARGET).join(PROFILE);
-    EXAMPLES.iter().map(|(name, ..)| folder.join(name.replace('-', "_")).with_extension("wasm")).collect()
+    let kept = |(name, ..): &(&str, &str, &str)| {
+        let file = format!("{}.wasm", name.replace('-', "_"));
+        let copy = out_dir.join(&file);
+        fs::copy(folder.join(&file), &copy).expect("what was built can be copied");
+        copy
+    };
+    EXAMPLES.iter().map(kept).collect()
 }
 
 /// The flags of the compiler: the same module on every machine, whatever its folders are called.

@@ -7,8 +7,8 @@
 //     });
 //
 // All take `fields` (the parts of a record that are read: 'key', 'value', 'headers', 'timestamp', 'place'), `configSchema` (a
-// JSON Schema, as an object) and `init` (config => what the other functions get as their last argument; what it throws is shown
-// to whoever wrote the config). There is no clock and no randomness but `call.timeMs` and `call.seed`.
+// JSON Schema, as an object) and `init` (config => what the other functions get as `config`; what it throws is shown to whoever
+// wrote the config). There is no clock and no randomness but `call.timeMs` and `call.seed`, which is a BigInt.
 
 const LAYOUT_VERSION = 1;
 
@@ -36,7 +36,7 @@ export function transform(options) {
   return judging(options, judged);
 }
 
-// Places records: `partition(record, partitionCount, config)` is a number from 0 to below the count. A record has `topic`,
+// Places records: `partition(record, partitionCount, config, call)` is a number from 0 to below the count. A record has `topic`,
 // `key` (text or null), `value` (from JSON, else undefined), `keyBytes`, `valueBytes`, `headers`, `timestamp`. `murmur2` below is
 // what the broker uses itself.
 export function partitioner(options) {
@@ -62,12 +62,13 @@ export function assignor(options) {
 export function aggregator(options) {
   const { module, run } = made(options);
   const accumulator = (group) => JSON.parse(text(group.accumulators[0]));
-  const answered = (groups, answer) => run((config) => writeAnswers(groups.map((group) => answer(group, config))));
-  const valued = (value) => (bytes) => answered(readGroups(bytes), (group, config) => value(accumulator(group), group, config));
+  const answered = (bytes, answer) =>
+    run((config) => writeAnswers(readGroups(bytes).map((group) => answer(group, config))));
+  const valued = (value) => (bytes) => answered(bytes, (group, config) => value(accumulator(group), group, config));
   const offered = (name) => options[name] ?? (() => { throw { tag: 'unsupported' }; });
-  const folded = (step, each) => (bytes, batch, eachRecord) => {
-    const records = readBatch(batch);
-    return run((config) => {
+  const folded = (step, each) => (bytes, batch, eachRecord) =>
+    run((config) => {
+      const records = readBatch(batch);
       const answers = [];
       for (const group of readGroups(bytes)) {
         let state = group.accumulators.length ? accumulator(group) : options.zero(config);
@@ -79,17 +80,16 @@ export function aggregator(options) {
       }
       return writeAnswers(answers);
     });
-  };
   return {
     module,
     aggregator: {
       fold: folded(options.add, true),
       result: valued(options.value),
       close: valued(options.close ?? options.value),
-      merge: (bytes) => answered(readGroups(bytes), (group, config) =>
+      merge: (bytes) => answered(bytes, (group, config) =>
         group.accumulators.map((part) => JSON.parse(text(part))).reduce((all, later) => offered('merge')(all, later, config))),
       subtract: folded((state, ...rest) => offered('remove')(state, ...rest), false),
-      migrate: (fromVersion, bytes) => answered(readGroups(bytes), (group, config) =>
+      migrate: (fromVersion, bytes) => answered(bytes, (group, config) =>
         fromVersion === (options.stateVersion ?? 0)
           ? accumulator(group)
           : offered('migrate')(fromVersion, accumulator(group), config)),

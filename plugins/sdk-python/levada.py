@@ -127,9 +127,8 @@ def aggregator(zero, add, value, merge=None, remove=None, close=None, migrate=No
     Module, run = _made(state_version=state_version, **options)
 
     def folded(step, groups, batch, each_record):
-        records = _read_batch(batch)
-
         def answers(config):
+            records = _read_batch(batch)
             for group in _read_groups(groups):
                 state = json.loads(group.accumulators[0]) if group.accumulators else zero(config)
                 for place in group.places:
@@ -206,9 +205,7 @@ def _judging(judge, **options):
 
 def _made(fields=("value",), config_schema=None, state_version=0, init=lambda config: config):
     """The export `module`, and what runs the others: an exception becomes a fault, and so is found by the broker."""
-    # The bindings are there only in the component and in `componentize-py bindings`, so they are imported where they are used.
-    from componentize_py_types import Err
-
+    # The bindings are there only in the component, so they are imported where they are used: tests run without them.
     state = []
 
     class Module:
@@ -226,19 +223,21 @@ def _made(fields=("value",), config_schema=None, state_version=0, init=lambda co
             try:
                 state[:] = [init(json.loads(config))]
             except Exception as error:
+                from componentize_py_types import Err
+
                 raise Err(_said(error)) from error
 
     def run(call):
-        from wit_world.imports.types import Fault_Failed, Fault_Unsupported
-
-        if not state:
-            raise Err(Fault_Failed("the module is not initialised"))
         try:
+            if not state:
+                raise ValueError("the module is not initialised")
             return call(state[0])
-        except Unsupported as error:
-            raise Err(Fault_Unsupported()) from error
         except Exception as error:
-            raise Err(Fault_Failed(_said(error))) from error
+            from componentize_py_types import Err
+            from wit_world.imports.types import Fault_Failed, Fault_Unsupported
+
+            fault = Fault_Unsupported() if isinstance(error, Unsupported) else Fault_Failed(_said(error))
+            raise Err(fault) from error
 
     return Module, run
 

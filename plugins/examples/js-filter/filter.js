@@ -1,6 +1,6 @@
 // Keeps the earthquakes that are strong enough and of the kinds that are wanted.
 
-import { filter } from './levada.js';
+import { filter } from '../../sdk-js/levada.js';
 
 export const { module, transformJson } = filter({
   fields: ['value'],

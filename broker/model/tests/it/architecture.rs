@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weighted-assignor", &["levada-plugin"]),
     // They carry modules and projects as bytes, and link none of them.
     ("levada-examples", &[]),
+    ("levada-templates", &[]),
 ];
 
 /// Libraries that only some crates may name.
