@@ -53,7 +53,7 @@ impl Partitioner for StickyTenant {
         if let Some(partition) = self.pinned_partition(tenant, key, partition_count) {
             return partition;
         }
-        let place = u64::from(hash(key) % self.spread.min(partition_count));
+        let place = u64::from(hash(key) % self.spread);
         let partition = (u64::from(hash(tenant)) + place) % u64::from(partition_count);
         u32::try_from(partition).expect("it is below the count")
     }

@@ -181,6 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn the_odd_partition_stays_where_it_is() {
+        let mut members = vec![member("a", &[0]), member("b", &[0])];
+        let given = |partitions: &[u32]| -> Vec<_> {
+            partitions.iter().map(|partition| TopicPartition { topic: 0, partition: *partition }).collect()
+        };
+        (members[0].owned, members[1].owned) = (given(&[1]), given(&[0, 2]));
+        let input = AssignorInput { members, topics: vec![topic("x", 3)] };
+        assert_eq!(assign(&weighted("{}"), &input), [given(&[1]), given(&[0, 2])]);
+    }
+
+    #[test]
     fn a_newcomer_gets_its_share_and_the_others_keep_the_rest() {
         let weighted = weighted("{}");
         let two = AssignorInput { members: vec![member("a", &[0]), member("b", &[0])], topics: vec![topic("x", 6)] };

@@ -60,6 +60,13 @@ fn keys_go_where_kafkas_client_sends_them() {
 }
 
 #[test]
+fn a_header_of_a_record_to_place_is_its_first_of_that_name() {
+    let headers = vec![("other", None), ("tenant", Some(&b"a"[..])), ("tenant", Some(b"b"))];
+    let record = KeyRecord { topic: "t", timestamp_ms: 0, key: None, value: None, headers, call: CALL };
+    assert_eq!([record.header("tenant"), record.header("other"), record.header("none")], [Some(&b"a"[..]), None, None]);
+}
+
+#[test]
 fn an_aggregator_adds_up() {
     let records = [r#"{"n":1}"#, "words", r#"{"n":0.5}"#].map(TestRecord::value);
     assert_eq!(aggregate(&ALL, "k", &records), [Some(json!(1.0)), Some(json!(1.0)), Some(json!(1.5))]);
