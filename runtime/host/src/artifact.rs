@@ -83,7 +83,7 @@ impl Artifacts {
         let name = code_name(meter, engine);
         let wanted = *self.manifest(digest)?.files.get(&name)?;
         let found = sum_of_file(&self.folder(digest).join(&name)).ok()?;
-        if found == wanted { self.load(digest, &name, engine) } else { None }
+        if found == wanted { trusted_file(&self.folder(digest).join(&name), engine) } else { None }
     }
 
     /// Keeps a component, its code and its description, in place of whatever was kept of the module.
@@ -139,17 +139,6 @@ impl Artifacts {
         serde_json::from_slice(&bytes).ok().filter(|manifest: &Manifest| manifest.format == FORMAT)
     }
 
-    #[expect(unsafe_code, reason = "machine code is trusted, as the file's first lines say")]
-    fn load(&self, digest: ModuleDigest, name: &str, engine: &Engine) -> Option<Component> {
-        let path = self.folder(digest).join(name);
-        // SAFETY: the file lies in a directory that only this user may write, was written there by `write` from what
-        // `Engine::precompile_component` made, has had its checksum verified, and is never changed, only replaced by
-        // renaming another over it, which leaves what is mapped as it is. Code of another version or configuration is
-        // refused by wasmtime itself.
-        let loaded = unsafe { Component::deserialize_file(engine, path) };
-        loaded.ok()
-    }
-
     fn write_manifest(&self, digest: ModuleDigest, manifest: &Manifest) -> io::Result<()> {
         self.write(digest, MANIFEST, &serde_json::to_vec(manifest).expect("texts and numbers have a JSON form"))
     }
@@ -163,6 +152,24 @@ impl Artifacts {
         drop(file);
         fs::rename(unfinished, path)
     }
+}
+
+/// Machine code that the compiler just gave.
+#[expect(unsafe_code, reason = "machine code is trusted, and this comes from the compiler alone")]
+pub(crate) fn trusted(code: &[u8], engine: &Engine) -> wasmtime::Result<Component> {
+    // SAFETY: `Compiler::compile` alone calls this with what `Engine::precompile_component` made, in this process or in the
+    // one that it started.
+    unsafe { Component::deserialize(engine, code) }
+}
+
+#[expect(unsafe_code, reason = "machine code is trusted, as the file's first lines say")]
+fn trusted_file(path: &Path, engine: &Engine) -> Option<Component> {
+    // SAFETY: the file lies in a directory that only this user may write, was written there by `write` from what
+    // `Engine::precompile_component` made, has had its checksum verified, and is never changed, only replaced by renaming
+    // another over it, which leaves what is mapped as it is. Code of another version or configuration is refused by wasmtime
+    // itself.
+    let loaded = unsafe { Component::deserialize_file(engine, path) };
+    loaded.ok()
 }
 
 fn code_name(meter: Meter, engine: &Engine) -> String {

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use levada_extension::{ModuleDigest, ModuleHost, ModuleRefusal, ModuleVersion, Verdicts};
-use levada_host::{Host, HostOptions};
+use levada_host::{Compiler, Host, HostOptions};
 
 use super::guest::Guest;
 use crate::support::{Bench, batch, clock};
 
 /// A host over the directory of another, as after a restart.
 fn again(bench: &Bench) -> Host {
-    Host::open(HostOptions::new(bench.directory.path().join("compiled"), clock())).expect("a host")
+    let directory = bench.directory.path().join("compiled");
+    Host::open(HostOptions::new(directory, Compiler::InProcess, clock())).expect("a host")
 }
 
 fn works(module: &Arc<dyn ModuleVersion>) {
