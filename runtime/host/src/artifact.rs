@@ -22,7 +22,7 @@ use wasmtime::component::Component;
 
 use crate::engine::Meter;
 
-const MANIFEST: &str = "manifest.json";
+const MANIFEST: &str = "manifest";
 const COMPONENT: &str = "component.wasm";
 const CHUNK_BYTES: usize = 64 << 10;
 /// Of the manifest.
@@ -59,9 +59,13 @@ impl Artifacts {
         Ok(Self { directory: directory.to_owned() })
     }
 
-    /// What a module that was kept said of itself.
+    /// What a module that was kept said of itself, if the component is whole that its dry runs need.
     pub(crate) fn description(&self, digest: ModuleDigest) -> Option<ModuleDescription> {
         let manifest = self.manifest(digest)?;
+        let component = sum_of_file(&self.folder(digest).join(COMPONENT)).ok()?;
+        if manifest.files.get(COMPONENT) != Some(&component) {
+            return None;
+        }
         Some(ModuleDescription {
             digest,
             size_bytes: manifest.size_bytes,
@@ -136,11 +140,15 @@ impl Artifacts {
 
     fn manifest(&self, digest: ModuleDigest) -> Option<Manifest> {
         let bytes = fs::read(self.folder(digest).join(MANIFEST)).ok()?;
-        serde_json::from_slice(&bytes).ok().filter(|manifest: &Manifest| manifest.format == FORMAT)
+        let (wanted, json) = bytes.split_first_chunk()?;
+        let manifest = if u64::from_be_bytes(*wanted) == sum(json) { serde_json::from_slice(json).ok() } else { None };
+        manifest.filter(|manifest: &Manifest| manifest.format == FORMAT)
     }
 
+    /// Writes the manifest, behind its own checksum.
     fn write_manifest(&self, digest: ModuleDigest, manifest: &Manifest) -> io::Result<()> {
-        self.write(digest, MANIFEST, &serde_json::to_vec(manifest).expect("texts and numbers have a JSON form"))
+        let json = serde_json::to_vec(manifest).expect("texts and numbers have a JSON form");
+        self.write(digest, MANIFEST, &[&sum(&json).to_be_bytes(), &json[..]].concat())
     }
 
     /// Writes a file so that it appears whole or not at all.

@@ -170,6 +170,13 @@ impl ModuleHost for Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.inner.workers.stop();
+        self.inner.idle.clear();
+    }
+}
+
 impl Inner {
     /// A number that no other version of this host has.
     pub(crate) fn version_number(&self) -> u64 {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use levada_extension::{ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts};
+use levada_extension::{
+    Fields, ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts,
+};
 
 use super::guest::Guest;
 use crate::support::{Bench, batch};
@@ -34,20 +36,16 @@ fn the_pattern_itself_is_a_right_module() {
 #[test]
 fn an_endless_call_ends_at_its_deadline_and_the_next_call_has_a_fresh_instance() {
     let bench = Bench::new();
-    let guest = format!("(if (i32.eq (local.get $length) (i32.const 113)) (then {FOREVER}))");
+    // Endless for two records and more.
+    let two = batch(&["a", "b"]);
+    let length = two.encode(Fields::VALUE).expect("a batch").len();
+    let guest = format!("(if (i32.ge_u (local.get $length) (i32.const {length})) (then {FOREVER}))");
     let module = bench.module(Guest::transform(&guest).build());
     let transform = module.transform("{}").expect("a transform");
-    // The first record alone makes a batch of another length than the two.
-    let long = batch(&["a", "b"]);
-    let length = long.encode(levada_extension::Fields::VALUE).expect("a batch").len();
-    let endless = Guest::transform(&format!("(if (i32.eq (local.get $length) (i32.const {length})) (then {FOREVER}))"));
-    let module_of_two = bench.module(endless.build());
-    let slow = module_of_two.transform("{}").expect("a transform");
-    assert_eq!(stopped(slow.transform(&long)), (StopCause::Deadline, "it took too long".to_owned()));
-    assert_eq!(slow.transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
-    let stats = module_of_two.stats();
+    assert_eq!(stopped(transform.transform(&two)), (StopCause::Deadline, "it took too long".to_owned()));
+    assert_eq!(transform.transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
+    let stats = module.stats();
     assert_eq!((stats.deadlines, stats.traps, stats.instances), (1, 0, 2));
-    keeps_the_first(&transform);
 }
 
 #[test]
@@ -182,6 +180,39 @@ fn more_jobs_than_the_queue_holds_are_refused_at_once() {
     }
     drop(receiver);
     assert!(refused >= 100, "{refused}");
+}
+
+#[test]
+fn a_job_that_panics_costs_itself_alone() {
+    let bench = Bench::new();
+    let module = bench.module(Guest::new().build());
+    for _ in 0..50 {
+        let (sender, receiver) = channel::<()>();
+        let job = move || {
+            let _closes = sender;
+            panic!("a bug of whoever made the job");
+        };
+        module.run(Box::new(job)).expect("there is room");
+        assert!(receiver.recv().is_err());
+    }
+    keeps_the_first(&module.transform("{}").expect("a transform"));
+}
+
+#[test]
+fn jobs_that_wait_when_the_host_ends_are_dropped_unrun() {
+    let bench = Bench::new();
+    let module = bench.module(Guest::transform(FOREVER).build());
+    let transform = module.transform("{}").expect("a transform");
+    let (sender, receiver) = channel();
+    for _ in 0..100 {
+        let (sender, transform) = (sender.clone(), Arc::clone(&transform));
+        let job = move || drop((transform.transform(&batch(&["a"])), sender.send(())));
+        module.run(Box::new(job)).expect("there is room");
+    }
+    drop((sender, bench));
+    let ran = receiver.iter().count();
+    assert!(ran < 20, "{ran} of 100 ran, and then the channel closed");
+    assert!(matches!(transform.transform(&batch(&["a"])), Err(ModuleFault::Busy(_))), "nothing more is taken");
 }
 
 fn receiver_gone(sender: &std::sync::mpsc::Sender<()>) -> bool {
