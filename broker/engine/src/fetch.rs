@@ -302,10 +302,11 @@ impl Engine {
         let state = topic.state_full();
         let mut offsets = Vec::with_capacity(state.partitions.len());
         for partition in state.partitions() {
-            let found = offset_for_time(partition, time, partition.last_stable_offset()).await?;
+            let end = partition.last_stable_offset();
+            let found = offset_for_time(partition, time, end, Isolation::ReadCommitted).await?;
             offsets.push(TimeOffset {
                 partition: partition.index(),
-                offset: found.map_or(partition.last_stable_offset(), |(offset, _)| offset),
+                offset: found.map_or(end, |(offset, _)| offset),
                 timestamp: found.map(|(_, timestamp)| timestamp),
             });
         }
@@ -340,7 +341,10 @@ impl Reading<'_> {
             From::Earliest => log_start,
             From::Latest => end,
             From::Tail(count) => Offset(end.0.saturating_sub(count)).max(log_start),
-            From::Time(time) => offset_for_time(self.partition, time, end).await?.map_or(end, |(offset, _)| offset),
+            From::Time(time) => {
+                let found = offset_for_time(self.partition, time, end, self.isolation).await?;
+                found.map_or(end, |(offset, _)| offset)
+            }
         })
     }
 
@@ -406,14 +410,19 @@ impl Reading<'_> {
     }
 }
 
-/// The first record of a time or later below `bound`. Reads files, so it runs on a thread that may block.
+/// The first record of a time or later below `bound`, which must be the mark of the isolation. Reads files, so it runs on a thread that may block.
 async fn offset_for_time(
     partition: &Partition,
     time: Timestamp,
     bound: Offset,
+    isolation: Isolation,
 ) -> Result<Option<(Offset, Timestamp)>, FetchError> {
     let reader = partition.reader().clone();
-    match blocking(move || reader.offset_for_time(time, bound)).await {
+    let find = move || match isolation {
+        Isolation::ReadCommitted => reader.committed_offset_for_time(time, bound),
+        Isolation::ReadUncommitted => reader.offset_for_time(time, bound),
+    };
+    match blocking(find).await {
         Ok(found) => Ok(found),
         Err(ReadError::Storage(error)) => Err(error.into()),
         Err(ReadError::BelowStart { .. } | ReadError::BeyondEnd { .. }) => Ok(None),

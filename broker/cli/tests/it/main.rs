@@ -23,3 +23,4 @@ mod program;
 mod serve;
 mod shutdown;
 mod topics;
+mod transactions;

@@ -265,6 +265,14 @@ impl TransactionCoordinator {
         self.at_markers(now, transaction, |entry, ctx, producer| entry.markers_failed(ctx, producer, failed))
     }
 
+    /// The id of which this is the next producer once the transaction before it has ended: whoever was told of it before a
+    /// restart has to wait for that.
+    #[must_use]
+    pub fn awaited(&self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> Option<&TransactionalId> {
+        let id = self.producers.get(&producer_id)?;
+        self.entries[id].is_ending_before(Producer { id: producer_id, epoch: producer_epoch }).then_some(id)
+    }
+
     /// Whether this producer id was given to one of its ids.
     #[must_use]
     pub fn knows_producer(&self, producer_id: ProducerId) -> bool {
@@ -386,7 +394,8 @@ impl TransactionCoordinator {
 
 impl<T> TransactionStep<T> {
     /// An answer without effects.
-    fn empty(answer: T) -> Self {
+    #[must_use]
+    pub fn empty(answer: T) -> Self {
         let counts = TransactionCounts::default();
         Self { answer, records: Vec::new(), markers: Vec::new(), completed: Vec::new(), counts }
     }

@@ -370,6 +370,13 @@ impl Entry {
         })
     }
 
+    /// Whether this producer goes on with the next transaction once the one that is being ended has.
+    pub(super) fn is_ending_before(&self, producer: Producer) -> bool {
+        let Producer { id, epoch } = self.record.producer;
+        let is_next = producer.id == id && producer.epoch.0 == epoch.0 + 1;
+        is_next && epoch.0 < LAST_EPOCH && matches!(self.record.phase, Phase::Ending { fences: false, .. })
+    }
+
     /// Whether it has a transaction that is open or being ended.
     pub(super) fn is_open(&self) -> bool {
         !self.gone && (self.begun.is_some() || self.record.phase != Phase::Idle)

@@ -2,11 +2,12 @@
 
 use std::hash::Hash;
 
-use levada_coordinator::{CoordinatorRecord, Now, Producer};
+use levada_coordinator::{Now, Producer};
 use levada_log::Marker;
-use levada_model::{Offset, Tick, TopicName};
+use levada_model::{Tick, TopicName};
 
-use super::slot::Place;
+use super::entry::Entry;
+use super::place::Place;
 use crate::catalog::Catalog;
 use crate::partition::Partition;
 
@@ -68,39 +69,11 @@ pub(crate) struct Parts<T, K: Kind> {
     pub(crate) effects: K::Effects,
 }
 
-/// What one step has stored, as one batch: all of it holds or none does.
-///
-/// The machine has judged it, and knows of each producer what the log does: it has read the same batches, and remembers them
-/// for at least as long. If the log refuses one all the same, or has it already, whoever asked is told so, the machine is
-/// forgotten, and the next one has read what the log went by. So nothing is refused for ever as long as nobody has the
-/// machine take by itself, at each load, what the log refuses.
-#[derive(Debug)]
-pub(crate) enum Entry {
-    /// Records that hold at once.
-    Records(Vec<CoordinatorRecord>),
-    /// Records that hold once their transaction is committed; the log gives them their sequence.
-    Transactional {
-        /// The transaction's producer id and epoch.
-        producer: Producer,
-        /// At least one.
-        records: Vec<CoordinatorRecord>,
-    },
-    /// The end of a transaction here.
-    Marker {
-        /// The transaction's producer id with the epoch of the marker.
-        producer: Producer,
-        /// How it ended, and who says so.
-        marker: Marker,
-    },
-}
-
 /// What a machine is given of its log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stored<'a> {
     /// A record.
     Record {
-        /// Where it lies.
-        offset: Offset,
         /// Whose transaction it is part of: producer id and epoch.
         transaction: Option<Producer>,
         /// Its key; empty if it has none.
@@ -110,8 +83,6 @@ pub(crate) enum Stored<'a> {
     },
     /// The end of a transaction.
     Marker {
-        /// Where it lies.
-        offset: Offset,
         /// The transaction's producer id with the epoch of the marker.
         producer: Producer,
         /// How it ended.

@@ -114,14 +114,14 @@ fn take<K: Kind>(machine: &mut K::Machine, partition: &Partition, batch: &Batch)
     if header.is_control() {
         let (producer, marker) =
             producer(header).zip(batch.control()).ok_or("it is a control batch of an unknown kind")?;
-        return K::replay(machine, Stored::Marker { offset: header.base_offset, producer, marker });
+        return K::replay(machine, Stored::Marker { producer, marker });
     }
     let transaction = producer(header).filter(|_| header.is_transactional());
     for record in batch.records().map_err(|error| error.to_string())? {
         let taken = record.map_err(|error| error.to_string()).and_then(|record| {
-            let (offset, record) = (record.offset, record.record);
+            let record = record.record;
             let key = record.key.as_deref().unwrap_or_default();
-            K::replay(machine, Stored::Record { offset, transaction, key, value: record.value.as_deref() })
+            K::replay(machine, Stored::Record { transaction, key, value: record.value.as_deref() })
         });
         if let Err(error) = taken {
             tracing::warn!(%error, partition = %partition.index(), "a state of {} cannot be read", K::WHAT);

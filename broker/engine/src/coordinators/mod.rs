@@ -4,9 +4,11 @@
 //!
 //! Not here: what a machine does, and what its callers ask of it (`groups`, `transactions`).
 
+mod entry;
 mod fault;
 mod kind;
 mod loading;
+mod place;
 mod places;
 mod progress;
 mod slot;
@@ -14,9 +16,11 @@ mod ticker;
 mod topic;
 mod watches;
 
+pub(crate) use entry::Entry;
 pub(crate) use fault::CoordinatorFault;
-pub(crate) use kind::{Entry, Kind, Parts, Stored};
+pub(crate) use kind::{Kind, Parts, Stored};
+pub(crate) use place::Place;
 pub(crate) use places::{CoordinatorHandle, Coordinators};
-pub(crate) use slot::Place;
 pub(crate) use ticker::start as start_ticker;
 pub(crate) use topic::bring_up_to_date;
+pub(crate) use watches::Watch;

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::fault::CoordinatorFault;
 use super::kind::Kind;
-use super::slot::Slot;
+use super::slot::{Slot, Stepped};
 use super::watches::Watches;
 use crate::catalog::{Catalog, Topic};
 use crate::counters::Counters;
@@ -86,7 +86,11 @@ impl<K: Kind> Coordinators<K> {
     }
 
     /// Changes nothing any more, and lets everyone who waits look again.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
+        // Where there is no room it is done again after the next start.
+        for slot in &self.slots {
+            slot.hand_over(self);
+        }
         self.closing.store(true, Ordering::Release);
         self.slots.iter().for_each(|slot| slot.watches().wake_all());
         self.due.notify_one();
@@ -162,12 +166,20 @@ impl<K: Kind> CoordinatorHandle<K> {
         &self,
         step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>,
     ) -> Result<T, CoordinatorFault> {
+        let Stepped { answer, receipt, .. } = self.take_step(step).await?;
+        receipt.durable().await.map(|()| answer)
+    }
+
+    /// Has the machine take a step, and leaves it to the caller to wait until its answer may be given.
+    pub(crate) async fn take_step<T>(
+        &self,
+        step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>,
+    ) -> Result<Stepped<T>, CoordinatorFault> {
         let mut step = Some(step);
         loop {
             self.load().await?;
             if let Some(stepped) = self.slot.try_step(&self.coordinators, &mut step) {
-                let (answer, receipt) = stepped?;
-                return receipt.durable().await.map(|()| answer);
+                return stepped;
             }
         }
     }

@@ -5,22 +5,26 @@
 //! order of the log is the order of the states. Each batch expects the offset behind the one before: where one is not
 //! stored, none behind it is. Then, and when a step panics, the coordinator is forgotten and loaded anew. Nobody is
 //! answered before everything is durable that the machine had taken in when it answered.
+//!
+//! What only follows from what is durable already, so that a machine that is loaded comes to it by itself, may be
+//! [deferred](super::place::SameMachine::step_deferred): it is stored with the next entry, or after a while, and nobody waits for it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use levada_coordinator::{CoordinatorRecord, Now, Producer, TopicsView};
-use levada_log::{BatchBuf, BatchBuilder, NewBatch, SequenceCheck};
-use levada_model::{Offset, Record, Sequence, Tick, Timestamp};
+use levada_coordinator::{CoordinatorRecord, Now, TopicsView};
+use levada_model::{Offset, Tick, Timestamp};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use super::entry::Entry;
 use super::fault::CoordinatorFault;
-use super::kind::{Entry, Kind, Parts};
+use super::kind::{Kind, Parts};
 use super::loading::{self, LoadFault, Loading};
+use super::place::{Place, hand_over_later};
 use super::places::Coordinators;
 use super::progress::{Landing, Progress, Receipt};
 use super::watches::Watches;
@@ -34,6 +38,8 @@ const PAUSE_MS_MIN: u64 = 50;
 const PAUSE_MS_MAX: u64 = 5_000;
 /// After so many doublings the pause is the longest anyway.
 const PAUSE_DOUBLINGS_MAX: u32 = 7;
+/// Bytes that are deferred at most.
+const DEFERRED_BYTES_MAX: usize = 1 << 20;
 
 /// The place of one coordinator.
 pub(super) struct Slot<K: Kind> {
@@ -66,33 +72,44 @@ impl<K: Kind> Default for State<K> {
     }
 }
 
+impl<K: Kind> State<K> {
+    fn is_of(&self, progress: &Arc<Progress>) -> bool {
+        matches!(self, Self::Loaded(loaded) if Arc::ptr_eq(&loaded.progress, progress))
+    }
+}
+
 /// A coordinator at work.
-struct Loaded<K: Kind> {
-    machine: K::Machine,
+pub(super) struct Loaded<K: Kind> {
+    pub(super) machine: K::Machine,
     partition: Arc<Partition>,
     /// Where its next batch goes.
     next_offset: Offset,
-    progress: Arc<Progress>,
+    pub(super) progress: Arc<Progress>,
     /// To the task that hears what became of its batches, in order.
     landings: mpsc::UnboundedSender<Landing>,
     /// The topics that its machine has seen.
     topics_version: u64,
+    /// Records to be stored in front of the next entry.
+    deferred: Vec<CoordinatorRecord>,
     /// Where its tasks run.
-    runtime: Handle,
+    pub(super) runtime: Handle,
 }
 
-/// A place whose machine has taken a step, for what follows from it.
-pub(crate) struct Place<'a, K: Kind> {
-    coordinators: &'a Arc<Coordinators<K>>,
-    slot: &'a Arc<Slot<K>>,
-    loaded: &'a Loaded<K>,
+/// What a step gave, with what holds it on its way to the disk.
+pub(crate) struct Stepped<T> {
+    pub(crate) answer: T,
+    /// To wait until all is durable that the machine had taken in, but for what is deferred.
+    pub(crate) receipt: Receipt,
+    /// Whether the step itself has something stored.
+    pub(crate) has_entry: bool,
 }
 
-/// A machine to come back to with what it has asked for, if it is still there then. It keeps nothing alive.
-pub(crate) struct SameMachine<K: Kind> {
-    coordinators: Weak<Coordinators<K>>,
-    slot: Weak<Slot<K>>,
-    progress: Arc<Progress>,
+/// When the entry of a step is handed to the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handing {
+    Now,
+    /// With the next one.
+    Later,
 }
 
 impl<K: Kind> Slot<K> {
@@ -171,8 +188,16 @@ impl<K: Kind> Slot<K> {
                 coordinators.load_all();
             }
         });
-        let mut loaded =
-            Box::new(Loaded { machine, partition, next_offset: end, progress, landings, topics_version: 0, runtime });
+        let mut loaded = Box::new(Loaded {
+            machine,
+            partition,
+            next_offset: end,
+            progress,
+            landings,
+            topics_version: 0,
+            deferred: Vec::new(),
+            runtime,
+        });
         let mut state = self.state.lock();
         if coordinators.refuses_changes().is_some() {
             // What was can still be seen; what damage to the log would have to be settled with records is not.
@@ -180,7 +205,7 @@ impl<K: Kind> Slot<K> {
             *state = State::Loaded(loaded);
         } else {
             *state = State::Loaded(loaded);
-            let begun = self.step(coordinators, &mut state, |machine, now, _| K::loaded(machine, now));
+            let begun = self.step(coordinators, &mut state, Handing::Now, |machine, now, _| K::loaded(machine, now));
             begun.expect("it is loaded").map_err(LoadFault::Append)?;
         }
         drop(state);
@@ -192,11 +217,14 @@ impl<K: Kind> Slot<K> {
     /// Forgets the coordinator whose progress this is, if it is still there.
     fn unload(&self, progress: &Arc<Progress>) {
         let mut state = self.state.lock();
-        if let State::Loaded(loaded) = &*state
-            && Arc::ptr_eq(&loaded.progress, progress)
-        {
+        if state.is_of(progress) {
             *state = State::Unloaded { before: Some(progress.clone()) };
         }
+    }
+
+    /// Whether the coordinator whose progress this is is still there.
+    pub(super) fn is_of(&self, progress: &Arc<Progress>) -> bool {
+        self.state.lock().is_of(progress)
     }
 
     /// A step, if the coordinator is loaded; `step` is taken then.
@@ -204,7 +232,7 @@ impl<K: Kind> Slot<K> {
         self: &Arc<Self>,
         coordinators: &Arc<Coordinators<K>>,
         step: &mut Option<impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>>,
-    ) -> Option<Result<(T, Receipt), CoordinatorFault>> {
+    ) -> Option<Result<Stepped<T>, CoordinatorFault>> {
         let mut state = self.state.lock();
         let State::Loaded(loaded) = &*state else { return None };
         if let Some(refused) = coordinators.refuses_changes() {
@@ -219,7 +247,7 @@ impl<K: Kind> Slot<K> {
             return Some(Err(CoordinatorFault::Overloaded));
         }
         let step = step.take().expect("a step is taken once");
-        let stepped = self.step(coordinators, &mut state, step)?;
+        let stepped = self.step(coordinators, &mut state, Handing::Now, step)?;
         Some(stepped.map_err(CoordinatorFault::from))
     }
 
@@ -255,7 +283,7 @@ impl<K: Kind> Slot<K> {
                 return Some(Tick(now.tick.0 + PAUSE_MS));
             }
             loaded.topics_version = topics_version;
-            let ticked = self.step(coordinators, &mut state, K::tick)?;
+            let ticked = self.step(coordinators, &mut state, Handing::Now, K::tick)?;
             if let Err(fault) = ticked {
                 tracing::warn!(%fault, "what was due in {} is done when they are loaded anew", K::WHAT);
             }
@@ -272,17 +300,22 @@ impl<K: Kind> Slot<K> {
         self: &Arc<Self>,
         coordinators: &Arc<Coordinators<K>>,
         state: &mut State<K>,
+        handing: Handing,
         step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>,
-    ) -> Option<Result<(T, Receipt), Arc<AppendFault>>> {
+    ) -> Option<Result<Stepped<T>, Arc<AppendFault>>> {
         let State::Loaded(loaded) = &*state else { return None };
         let forgotten = State::Unloaded { before: Some(loaded.progress.clone()) };
         let State::Loaded(mut loaded) = std::mem::replace(state, forgotten) else { unreachable!("looked at above") };
         let due_before = K::next_due(&loaded.machine);
         let now = coordinators.now();
         let Parts { answer, entry, news, effects } = K::parts(step(&mut loaded.machine, now, &coordinators.catalog));
-        if let Some(entry) = entry
-            && let Err(fault) = loaded.push(entry, now.wall)
-        {
+        let has_entry = entry.is_some();
+        let handed = match (entry, handing) {
+            (None, _) => Ok(()),
+            (Some(Entry::Records(records)), Handing::Later) => self.defer(coordinators, &mut loaded, records, now),
+            (Some(entry), _) => loaded.push(entry, now.wall),
+        };
+        if let Err(fault) = handed {
             self.watches.wake_all();
             return Some(Err(Arc::new(fault)));
         }
@@ -296,14 +329,53 @@ impl<K: Kind> Slot<K> {
         }
         let receipt = loaded.receipt();
         *state = State::Loaded(loaded);
-        Some(Ok((answer, receipt)))
+        Some(Ok(Stepped { answer, receipt, has_entry }))
+    }
+
+    /// Keeps records for the next entry. They get one of their own when they are much or have waited for long.
+    fn defer(
+        self: &Arc<Self>,
+        coordinators: &Arc<Coordinators<K>>,
+        loaded: &mut Loaded<K>,
+        records: Vec<CoordinatorRecord>,
+        now: Now,
+    ) -> Result<(), AppendFault> {
+        let is_first = loaded.deferred.is_empty();
+        loaded.deferred.extend(records);
+        if size_bytes(&loaded.deferred) > DEFERRED_BYTES_MAX {
+            return loaded.push(Entry::Records(Vec::new()), now.wall);
+        }
+        if is_first {
+            let (coordinators, slot) = (Arc::downgrade(coordinators), Arc::downgrade(self));
+            loaded.runtime.spawn(hand_over_later(coordinators, slot, loaded.progress.clone()));
+        }
+        Ok(())
+    }
+
+    /// Hands what is deferred to the owner, if there is room for it; answers whether there was.
+    pub(super) fn hand_over(self: &Arc<Self>, coordinators: &Arc<Coordinators<K>>) -> bool {
+        let mut state = self.state.lock();
+        let State::Loaded(loaded) = &mut *state else { return true };
+        if loaded.deferred.is_empty() || coordinators.refuses_changes().is_some() {
+            return true;
+        }
+        if !loaded.partition.has_room() {
+            return false;
+        }
+        if let Err(fault) = loaded.push(Entry::Records(Vec::new()), coordinators.now().wall) {
+            tracing::warn!(%fault, "{} are loaded anew", K::WHAT);
+            let before = loaded.progress.clone();
+            *state = State::Unloaded { before: Some(before) };
+        }
+        true
     }
 
     /// A step of the machine that has this progress, which is taken if there is room; none if it is no longer there.
-    fn step_of<T>(
+    pub(super) fn step_of<T>(
         self: &Arc<Self>,
         coordinators: &Arc<Coordinators<K>>,
         progress: &Arc<Progress>,
+        handing: Handing,
         step: &mut Option<impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>>,
     ) -> Option<(Option<T>, Receipt)> {
         let mut state = self.state.lock();
@@ -314,61 +386,8 @@ impl<K: Kind> Slot<K> {
         if !loaded.partition.has_room() {
             return Some((None, loaded.receipt()));
         }
-        let stepped = self.step(coordinators, &mut state, step.take()?);
-        stepped?.ok().map(|(answer, receipt)| (Some(answer), receipt))
-    }
-}
-
-impl<K: Kind> Place<'_, K> {
-    /// The coordinators of which it is one.
-    pub(crate) fn coordinators(&self) -> &Arc<Coordinators<K>> {
-        self.coordinators
-    }
-
-    /// The machine behind its step.
-    pub(crate) fn machine(&self) -> &K::Machine {
-        &self.loaded.machine
-    }
-
-    /// Where its tasks run.
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.loaded.runtime
-    }
-
-    /// To wait until the step is durable.
-    pub(crate) fn receipt(&self) -> Receipt {
-        self.loaded.receipt()
-    }
-
-    /// To come back to the machine.
-    pub(crate) fn same_machine(&self) -> SameMachine<K> {
-        SameMachine {
-            coordinators: Arc::downgrade(self.coordinators),
-            slot: Arc::downgrade(self.slot),
-            progress: self.loaded.progress.clone(),
-        }
-    }
-}
-
-impl<K: Kind> SameMachine<K> {
-    /// Has the machine take a step once there is room for it; none if it is no longer there, or takes nothing any more.
-    /// Waits for nothing else, and holds nothing while it does.
-    pub(crate) async fn step<T>(&self, step: impl FnOnce(&mut K::Machine, Now, &Catalog) -> K::Step<T>) -> Option<T> {
-        let mut step = Some(step);
-        loop {
-            let (coordinators, slot) = (self.coordinators.upgrade()?, self.slot.upgrade()?);
-            let Some((answer, receipt)) = slot.step_of(&coordinators, &self.progress, &mut step) else {
-                // Whoever waits for what would have come of it hears why when he asks.
-                slot.watches.wake_all();
-                return None;
-            };
-            drop((coordinators, slot));
-            if answer.is_some() {
-                return answer;
-            }
-            // What was handed to the owner makes room.
-            drop(receipt.durable().await);
-        }
+        let stepped = self.step(coordinators, &mut state, handing, step.take()?);
+        stepped?.ok().map(|Stepped { answer, receipt, .. }| (Some(answer), receipt))
     }
 }
 
@@ -398,8 +417,17 @@ impl<K: Kind> Reader<K> {
 
 impl<K: Kind> Loaded<K> {
     /// Hands an entry to the owner, as one batch behind all that was handed over before.
-    fn push(&mut self, entry: Entry, now: Timestamp) -> Result<(), AppendFault> {
-        let (batch, check) = batch(entry, now);
+    fn push(&mut self, mut entry: Entry, now: Timestamp) -> Result<(), AppendFault> {
+        match &mut entry {
+            Entry::Records(records) => {
+                let deferred = std::mem::take(&mut self.deferred);
+                records.splice(0..0, deferred);
+            }
+            Entry::Transactional { .. } | Entry::Marker { .. } => {
+                assert!(self.deferred.is_empty(), "who defers records has no other entries");
+            }
+        }
+        let (batch, check) = entry.batch(now);
         let count = u64::from(batch.header().record_count);
         let expected_offset = Some(self.next_offset);
         let append = NewAppend { batches: vec![batch], check, expected_offset, keyless: false };
@@ -411,9 +439,13 @@ impl<K: Kind> Loaded<K> {
     }
 
     /// To wait for everything that was handed over up to now.
-    fn receipt(&self) -> Receipt {
+    pub(super) fn receipt(&self) -> Receipt {
         self.progress.receipt(self.next_offset)
     }
+}
+
+fn size_bytes(records: &[CoordinatorRecord]) -> usize {
+    records.iter().map(|record| record.key.len() + record.value.as_ref().map_or(0, |value| value.len())).sum()
 }
 
 /// The pause before a load that comes after so many others in a row.
@@ -421,25 +453,6 @@ fn pause(reloads: u32) -> Duration {
     let doublings = reloads.min(PAUSE_DOUBLINGS_MAX + 1);
     let millis = doublings.checked_sub(1).map_or(0, |doublings| (PAUSE_MS_MIN << doublings).min(PAUSE_MS_MAX));
     Duration::from_millis(millis)
-}
-
-/// An entry as a batch, and how the log is to judge it.
-fn batch(entry: Entry, now: Timestamp) -> (BatchBuf, SequenceCheck) {
-    let (new, check, records) = match entry {
-        Entry::Marker { producer: Producer { id, epoch }, marker } => {
-            return (marker.batch(id, epoch, now), SequenceCheck::Marker);
-        }
-        Entry::Records(records) => (NewBatch::default(), SequenceCheck::Producer, records),
-        Entry::Transactional { producer: Producer { id, epoch }, records } => {
-            let new = NewBatch { producer: Some((id, epoch, Sequence(0))), transactional: true, ..NewBatch::default() };
-            (new, SequenceCheck::Assigned, records)
-        }
-    };
-    let mut builder = BatchBuilder::new(new, 0);
-    for CoordinatorRecord { key, value } in records {
-        builder.push(now, &Record { key: Some(key), value, headers: Vec::new() });
-    }
-    (builder.finish().expect("compressing nothing does not fail"), check)
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ mod tests {
     use bytes::{Bytes, BytesMut};
     use crc_fast::CrcAlgorithm::Crc32Iscsi;
     use levada_log::{BatchBuilder, NewBatch};
-    use levada_model::{LeaderEpoch, Record, Timestamp};
+    use levada_model::{LeaderEpoch, ProducerEpoch, Record, Sequence, Timestamp};
     use tokio::runtime::Builder;
 
     use super::*;
@@ -208,6 +208,41 @@ mod tests {
     fn kept(batches: Vec<Batch>, from: u64, max_records: usize, end: u64) -> (Vec<u64>, u64) {
         let (kept, next) = keep(batches, Offset(from), max_records, Offset(end));
         (kept.iter().map(|batch| batch.header().base_offset.0).collect(), next.0)
+    }
+
+    #[test]
+    fn batches_of_aborted_transactions_are_left_out_and_their_markers_stay() {
+        let of = |base, id, control| {
+            let producer = Some((ProducerId(id), ProducerEpoch(0), Sequence(0)));
+            let new = NewBatch { producer, transactional: true, control, ..NewBatch::default() };
+            let mut builder = BatchBuilder::new(new, 0);
+            builder.push(Timestamp(1), &Record::default());
+            builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
+        };
+        let batches = vec![
+            of(0, 1, false),
+            of(1, 2, false),
+            dense(2, 1),
+            of(3, 1, false),
+            of(4, 1, true),
+            of(5, 1, false),
+            of(6, 2, false),
+        ];
+        let aborted = |first, last, id| AbortedTransaction {
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            producer_id: ProducerId(id),
+        };
+        let left = |aborted: &[AbortedTransaction]| -> Vec<u64> {
+            let left = without_aborted(batches.clone(), aborted);
+            left.iter().map(|batch| batch.header().base_offset.0).collect()
+        };
+        assert_eq!(left(&[]), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(left(&[aborted(0, 4, 1)]), [1, 2, 4, 5, 6]);
+        assert_eq!(left(&[aborted(0, 4, 1), aborted(5, 9, 1), aborted(6, 9, 2)]), [1, 2, 4]);
+        assert_eq!(left(&[aborted(1, 3, 2)]), [0, 2, 3, 4, 5, 6], "the later one is another transaction");
+        // One whose marker is lost hides to its end, also behind a later one that is known.
+        assert_eq!(left(&[aborted(0, 6, 1), aborted(3, 4, 1)]), [1, 2, 4, 6]);
     }
 
     #[test]

@@ -38,6 +38,13 @@ pub(crate) struct PendingOffsets {
     commits: Vec<(TopicPartition, Committed)>,
 }
 
+impl PendingOffsets {
+    /// Whose they are.
+    pub(crate) fn group(&self) -> &GroupName {
+        &self.offsets.group
+    }
+}
+
 impl Groups {
     /// Tells a group how a transaction ended. Whatever of it comes later is refused there, also where nothing came before.
     /// The same end again, and the late end of an earlier transaction, change nothing.
@@ -162,4 +169,149 @@ fn not_held(offsets: &[TransactionOffset], places: &[usize]) -> GroupError {
         refused: places.iter().map(refused).collect(),
         ..Default::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use levada_coordinator::TransactionHandle;
+    use levada_log::{SimStorage, Storage};
+    use levada_model::{AllowAll, ManualClock, Offset, PartitionIndex, Timestamp, TopicName, TransactionalId};
+
+    use super::*;
+    use crate::coordinators::Kind;
+    use crate::partition::blocking;
+    use crate::{CreateTopic, Engine, EngineOptions, From, GroupOptions, OffsetCommit, ProduceRecord, ProduceRequest};
+
+    struct Bench {
+        clock: Arc<ManualClock>,
+        storage: Arc<dyn Storage>,
+    }
+
+    impl Bench {
+        fn open(&self) -> Engine {
+            let options = EngineOptions {
+                storage: self.storage.clone(),
+                data_dir: "data".into(),
+                clock: self.clock.clone(),
+                authorizer: Arc::new(AllowAll),
+                auto_create_topics: false,
+                producer_expiration: Duration::from_secs(60),
+                maintenance_interval: Duration::from_secs(60),
+                compaction_memory_bytes: 1 << 20,
+                linger: Duration::ZERO,
+                groups: GroupOptions::default(),
+            };
+            Engine::open(options).expect("it opens")
+        }
+    }
+
+    fn topic() -> TopicName {
+        TopicName::new("t").expect("a name")
+    }
+
+    fn group() -> GroupName {
+        GroupName::new("g").expect("a name")
+    }
+
+    async fn producer(engine: &Engine, id: &str) -> Producer {
+        let id = TransactionalId::new(id).expect("an id");
+        engine.init_transactional_producer(&Principal::anonymous(), &id, 60_000).await.expect("it starts")
+    }
+
+    async fn begin(engine: &Engine, producer: Producer) -> TransactionHandle {
+        engine.begin_transaction(&Principal::anonymous(), producer.id, producer.epoch).await.expect("it begins")
+    }
+
+    async fn add(engine: &Engine, transaction: TransactionHandle, offsets: &[(u32, u64)]) {
+        let offset = |(partition, offset): &(u32, u64)| TransactionOffset {
+            topic: topic(),
+            partition: PartitionIndex(*partition),
+            offset: Offset(*offset),
+        };
+        let offsets = offsets.iter().map(offset).collect();
+        let offsets = TransactionOffsets { group: group(), member_id: None, offsets };
+        engine.add_transaction_offsets(&Principal::anonymous(), transaction, offsets).await.expect("they are taken");
+    }
+
+    async fn end(engine: &Engine, transaction: TransactionHandle, outcome: Outcome) -> Producer {
+        engine.end_transaction(&Principal::anonymous(), transaction, outcome).await.expect("it ends")
+    }
+
+    async fn plain(engine: &Engine, offset: u64) {
+        let offset = From::Offset(Offset(offset));
+        let commit = OffsetCommit { topic: topic(), partition: PartitionIndex(0), offset };
+        let committed = engine.commit_group_offsets(&Principal::anonymous(), &group(), vec![commit], false).await;
+        committed.expect("committed");
+    }
+
+    async fn stand(engine: &Engine) -> Vec<(u32, u64)> {
+        let offsets = engine.group_offsets(&Principal::anonymous(), &group()).await.expect("offsets");
+        offsets.into_iter().map(|offset| (offset.partition.0, offset.committed.0)).collect()
+    }
+
+    /// Compacts the group's partition of `__consumer_offsets`, so many times at a distance after which tombstones and
+    /// markers go; answers how many records went.
+    async fn compact(bench: &Bench, engine: &Engine, passes: usize) -> u64 {
+        let topic = engine.core.catalog.get(&GroupKind::topic()).expect("it is there");
+        let state = topic.state();
+        let written = state.partitions().max_by_key(|partition| partition.high_watermark());
+        let written = written.expect("there are some").clone();
+        let mut gone = 0;
+        for pass in 0..passes {
+            if pass > 0 {
+                bench.clock.advance(25 * 60 * 60 * 1_000);
+            }
+            let partition = written.clone();
+            let pass = blocking(move || partition.clean(true)).await.expect("it can be compacted");
+            gone += pass.map_or(0, |pass| pass.before_records - pass.after_records);
+        }
+        gone
+    }
+
+    #[tokio::test]
+    async fn a_compaction_of_the_log_leaves_a_group_its_offsets() {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let bench = Bench { clock: clock.clone(), storage: Arc::new(SimStorage::new(clock)) };
+        let engine = bench.open();
+        let new = CreateTopic { name: topic(), partitions: 2, config: Default::default() };
+        engine.create_topic(&Principal::anonymous(), new).await.expect("created");
+        let record = |n: u32| ProduceRecord {
+            record: levada_model::Record::default(),
+            timestamp: None,
+            partition: Some(PartitionIndex(n % 2)),
+        };
+        let request = ProduceRequest { records: (0..20).map(record).collect(), ..ProduceRequest::default() };
+        engine.produce(&Principal::anonymous(), &topic(), request).await.expect("produced");
+        let (mut one, mut two) = (producer(&engine, "one").await, producer(&engine, "two").await);
+        for round in 0..6 {
+            let (of_one, of_two) = (begin(&engine, one).await, begin(&engine, two).await);
+            add(&engine, of_one, &[(0, round), (1, round)]).await;
+            add(&engine, of_two, &[(0, round + 1)]).await;
+            let outcomes = [Outcome::Commit, Outcome::Abort];
+            one = end(&engine, of_one, outcomes[round as usize % 2]).await;
+            two = end(&engine, of_two, outcomes[(round as usize + 1) % 2]).await;
+        }
+        let of_one = begin(&engine, one).await;
+        add(&engine, of_one, &[(0, 8)]).await;
+        plain(&engine, 3).await;
+        end(&engine, of_one, Outcome::Commit).await;
+        // Compaction ends with the last segment that is decided, so the one that stays open begins in the next.
+        let gone = compact(&bench, &engine, 3).await;
+        assert!(gone >= 12, "{gone} of 20 offsets and 13 markers are gone");
+        let of_two = begin(&engine, two).await;
+        add(&engine, of_two, &[(0, 9), (1, 9)]).await;
+        compact(&bench, &engine, 1).await;
+        let stable = vec![(0, 3), (1, 4)];
+        assert_eq!(stand(&engine).await, stable);
+        drop(engine);
+        let engine = bench.open();
+        assert_eq!(stand(&engine).await, stable, "with the last transaction open");
+        end(&engine, of_two, Outcome::Commit).await;
+        assert_eq!(stand(&engine).await, [(0, 9), (1, 9)]);
+        compact(&bench, &engine, 3).await;
+        drop(engine);
+        assert_eq!(stand(&bench.open()).await, [(0, 9), (1, 9)]);
+    }
 }

@@ -304,10 +304,6 @@ impl Partition {
         log.as_ref().map_or(self.log_start(), |log| log.marks().log_end)
     }
 
-    pub(crate) fn has_open(&self, id: ProducerId) -> bool {
-        self.log.lock().as_ref().is_some_and(|log| log.open_since(id).is_some())
-    }
-
     /// Moves the log start up; blocks.
     pub(crate) fn truncate_front(&self, before: Offset) -> Result<Offset, Arc<StorageError>> {
         match &mut *self.log.lock() {

@@ -1,6 +1,8 @@
 //! The owner's work: take all that waits as one group, stage it, write it with one call, sync it where the topic
 //! promises that, publish the marks, answer.
 //!
+//! The end of a transaction is synced in every topic.
+//!
 //! Who does it ("combining by whoever comes first"): in `page-cache` topics the producer that finds nobody at work
 //! serves the queue on its own thread, for a few groups at most and never where a sync may be due; everywhere else a log
 //! thread of the directory. While one group is written the next one forms.
@@ -10,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use levada_log::{
-    AbortedTransaction, Append, AppendError, Appended, Batch, BatchBuf, Marks, PartitionLog, SequenceCheck,
-    StorageError, TransactionEnd,
+    AbortedTransaction, Append, AppendError, Appended, Batch, BatchBuf, Marks, PartitionLog, StorageError,
+    TransactionEnd,
 };
 use levada_model::{Offset, Timestamp};
 use parking_lot::MutexGuard;
@@ -36,7 +38,7 @@ impl Partition {
         }
         let (pending, answer) = Pending::new(append);
         let mut queue = self.queue.lock();
-        let is_end = pending.append.check == SequenceCheck::Marker;
+        let is_end = pending.append.is_end();
         if let Some(shut) = queue.shut.filter(|shut| *shut != Shut::Retiring || !is_end) {
             return Err(shut.fault(self.index));
         }
@@ -98,7 +100,7 @@ impl Partition {
     /// Whether a sync may be due on the way to store what waits.
     fn may_sync(&self, log: &PartitionLog, queue: &Queue) -> bool {
         let (size_bytes, offsets) = queue.extent();
-        log.may_sync(size_bytes as u64, offsets, self.leader_epoch())
+        queue.has_end() || log.may_sync(size_bytes as u64, offsets, self.leader_epoch())
     }
 
     fn take_group(&self) -> Option<VecDeque<Pending>> {
@@ -186,6 +188,7 @@ impl Partition {
         let append_time = self.append_time.load(Ordering::Acquire);
         let epoch = self.leader_epoch();
         let mut expected_offset = append.expected_offset;
+        staged.has_end |= append.is_end();
         // The request was judged by the settings that held then. What holds now is known here alone: whoever changes it
         // holds the log.
         let is_keyless = append.keyless && self.keyed_only.load(Ordering::Acquire);
@@ -232,11 +235,15 @@ impl Partition {
         // A retry may not be told "stored" before the first try is as safe as the topic promises.
         let marks = log.marks();
         let unsynced = !staged.stored.is_empty() || staged.duplicates_end > marks.synced_end;
-        if self.page_cache.load(Ordering::Acquire) {
+        // Whoever ends a transaction forgets it then: if its end were lost, nothing would ever be stable behind it.
+        if staged.has_end || !self.page_cache.load(Ordering::Acquire) {
+            if unsynced {
+                log.sync().map_err(failed)?;
+                counters.syncs.add(1);
+                self.dirty.store(false, Ordering::Release);
+            }
+        } else {
             self.dirty.store(true, Ordering::Release);
-        } else if unsynced {
-            log.sync().map_err(failed)?;
-            counters.syncs.add(1);
         }
         let data = staged.stored.iter().map(Batch::header).filter(|header| !header.is_control());
         counters.appended_records.add(data.map(|header| u64::from(header.record_count)).sum());
@@ -279,6 +286,8 @@ struct Staged {
     stored: Vec<Batch>,
     /// The transactions that it aborts.
     aborted: Vec<AbortedTransaction>,
+    /// Whether it ends a transaction, or that was done before.
+    has_end: bool,
     /// Behind the first offset of the furthest duplicate.
     duplicates_end: Offset,
 }

@@ -212,7 +212,7 @@ impl Drop for Tail {
 #[cfg(test)]
 mod tests {
     use levada_log::{BatchBuilder, NewBatch};
-    use levada_model::{LeaderEpoch, Record, Timestamp};
+    use levada_model::{LeaderEpoch, ProducerEpoch, ProducerId, Record, Sequence, Timestamp};
 
     use super::*;
 
@@ -221,6 +221,13 @@ mod tests {
         for _ in 0..records {
             builder.push(Timestamp(1), &Record { value: Some("v".into()), ..Record::default() });
         }
+        builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
+    }
+
+    fn transactional(base: u64) -> Batch {
+        let producer = Some((ProducerId(7), ProducerEpoch(0), Sequence(0)));
+        let mut builder = BatchBuilder::new(NewBatch { producer, transactional: true, ..NewBatch::default() }, 0);
+        builder.push(Timestamp(1), &Record::default());
         builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
     }
 
@@ -268,6 +275,30 @@ mod tests {
         assert_eq!(bases(tail.read(Offset(6), usize::MAX, Offset(9))), [6]);
         tail.drop_below(Offset(9));
         assert_eq!(budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn what_was_aborted_is_told_for_as_long_as_a_batch_of_it_may_be_kept() {
+        let one = batch(0, 1).bytes().len() + BATCH_OVERHEAD_BYTES;
+        let tail = Arc::new(Tail::new(Arc::new(TailBudget::new(4 * one))));
+        let aborted = |first, last| AbortedTransaction {
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            producer_id: ProducerId(7),
+        };
+        let told = |from, max_bytes| tail.read(Offset(from), max_bytes, Offset(100)).map(|chunk| chunk.aborted);
+        tail.push(vec![transactional(0)], vec![]);
+        tail.push(vec![batch(1, 1)], vec![]);
+        tail.push(vec![transactional(2), transactional(3)], vec![aborted(0, 1), aborted(2, 3)]);
+        assert_eq!(told(0, usize::MAX), Some(vec![aborted(0, 1), aborted(2, 3)]));
+        assert_eq!(told(0, 1), Some(vec![aborted(0, 1)]), "of what is read alone");
+        assert_eq!(told(1, 1), Some(vec![]), "nothing of it can be of a transaction");
+        assert_eq!(told(2, 1), Some(vec![aborted(2, 3)]));
+        tail.push(vec![batch(4, 1), batch(5, 1)], vec![]);
+        assert_eq!(told(1, 1), None, "it made room");
+        assert_eq!(tail.kept.lock().aborted, [aborted(2, 3)], "no batch of it is left");
+        tail.drop_below(Offset(4));
+        assert_eq!(tail.kept.lock().aborted, []);
     }
 
     #[test]

@@ -73,3 +73,62 @@ impl Refused {
         self.why.clone().unwrap_or(fault)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use levada_coordinator::Outcome;
+    use levada_log::SimStorage;
+    use levada_model::{AllowAll, ManualClock, Principal, Timestamp, TopicName, TransactionalId};
+
+    use super::*;
+    use crate::{CreateTopic, Engine, EngineOptions, GroupOptions};
+
+    fn open() -> Engine {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let options = EngineOptions {
+            storage: Arc::new(SimStorage::new(clock.clone())),
+            data_dir: "data".into(),
+            clock,
+            authorizer: Arc::new(AllowAll),
+            auto_create_topics: false,
+            producer_expiration: Duration::from_secs(60),
+            maintenance_interval: Duration::from_secs(60),
+            compaction_memory_bytes: 1 << 20,
+            linger: Duration::ZERO,
+            groups: GroupOptions::default(),
+        };
+        Engine::open(options).expect("it opens")
+    }
+
+    #[tokio::test]
+    async fn a_partition_that_fences_is_asked_about_and_other_faults_are_told_as_they_are() {
+        let (engine, who) = (open(), Principal::anonymous());
+        let name = TopicName::new("t").expect("a name");
+        let new = CreateTopic { name: name.clone(), partitions: 1, config: Default::default() };
+        engine.create_topic(&who, new).await.expect("created");
+        let topic = engine.core.catalog.get(&name).expect("it is there");
+        let id = TransactionalId::new("one").expect("an id");
+        let producer = engine.init_transactional_producer(&who, &id, 1_000).await.expect("it starts");
+        let transaction = engine.begin_transaction(&who, producer.id, producer.epoch).await.expect("it begins");
+        let begun = || begin(&engine.core, &topic, transaction, BTreeSet::from([PartitionIndex(0)]));
+        let (open, ended) = (begun().await.expect("it is open"), begun().await.expect("it is open"));
+        let fenced = || {
+            let (got, current) = (transaction.producer_epoch, levada_model::ProducerEpoch(9));
+            Arc::new(AppendError::ProducerFenced { producer_id: producer.id, got, current }.into())
+        };
+        let told = Refused::new(Some(open)).in_words(fenced()).await;
+        assert!(matches!(*told, AppendFault::Refused(AppendError::ProducerFenced { .. })), "{told}");
+        engine.end_transaction(&who, transaction, Outcome::Abort).await.expect("it ends");
+        let mut refused = Refused::new(Some(ended));
+        let other = refused.in_words(Arc::new(AppendFault::Closing)).await;
+        assert!(matches!(*other, AppendFault::Closing));
+        for _ in 0..2 {
+            let AppendFault::Transaction(error) = &*refused.in_words(fenced()).await else { panic!("it has ended") };
+            assert!(matches!(**error, TransactionError::Ended { outcome: Outcome::Abort }), "{error}");
+        }
+        let told = Refused::new(None).in_words(fenced()).await;
+        assert!(matches!(*told, AppendFault::Refused(_)), "it is of no transaction");
+    }
+}

@@ -233,11 +233,19 @@ impl Core {
         let retiring = state.partitions().filter(|partition| partition.index().0 >= state.active_count);
         let empty: Vec<_> = retiring
             .filter(|partition| {
-                // The end of a transaction may still come until it takes nothing at all.
-                [Shut::Retiring, Shut::Dropping].into_iter().all(|why| {
-                    partition.shut(why);
+                let is_empty = |shut| {
+                    partition.shut(shut);
                     partition.log_start() == partition.high_watermark()
-                })
+                };
+                // The end of a transaction may still come until it takes nothing at all.
+                if !is_empty(Shut::Retiring) {
+                    return false;
+                }
+                let is_left = is_empty(Shut::Dropping);
+                if !is_left {
+                    partition.shut(Shut::Retiring);
+                }
+                is_left
             })
             .cloned()
             .collect();

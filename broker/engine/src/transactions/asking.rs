@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use levada_coordinator::{
-    self as machine, BeginError, EndError, ExecuteError, InitError, Now, Progress, TransactionCoordinator,
+    AddError, BeginError, EndError, ExecuteError, InitError, Now, Producer, Progress, TransactionCoordinator,
     TransactionStep,
 };
 use levada_model::{ProducerId, TransactionalId};
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::kind::TransactionsCoordinator;
 use super::terms::TransactionError;
+use crate::coordinators::Watch;
 use crate::engine::Core;
 use crate::partition::blocking;
 
@@ -37,25 +38,35 @@ impl<T> From<Progress<T>> for Reply<T> {
     }
 }
 
+/// Whether an answer may be given before what the machine has taken in is durable, as long as the step had nothing stored
+/// and there is nothing wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// It promises nothing: that a transaction has begun is nowhere but in memory anyway.
+    Nothing,
+    /// It may be given if it was waited for: then it follows from an outcome and markers that are durable.
+    End,
+    /// It may not.
+    Change,
+}
+
+/// What a step of the machine says.
+pub(super) type Asked<T> = TransactionStep<Result<Reply<T>, TransactionError>>;
+
 impl Core {
     /// Asks until there is an answer.
     pub(super) async fn ask<T>(
         self: &Arc<Self>,
         coordinator: &TransactionsCoordinator,
-        ask: impl Fn(
-            &mut TransactionCoordinator,
-            Now,
-            Option<ProducerId>,
-        ) -> TransactionStep<Result<Reply<T>, TransactionError>>,
+        promise: Promise,
+        ask: impl Fn(&mut TransactionCoordinator, Now, Option<ProducerId>) -> Asked<T>,
     ) -> Result<T, TransactionError> {
-        let woken = Arc::new(Notify::new());
-        let (mut watch, mut spare) = (None, None);
+        let mut asking = Asking::new(coordinator, promise);
+        let mut spare = None;
         loop {
-            match coordinator.step(|machine, now, _| ask(machine, now, spare)).await?? {
-                Reply::Done(answer) => return Ok(answer),
-                Reply::NeedsProducerId => spare = Some(self.new_producer_id().await?),
-                Reply::Wait(_) if watch.is_some() => woken.notified().await,
-                Reply::Wait(id) => watch = Some(coordinator.watches().register(&id, &woken)),
+            match asking.step(|machine, now| ask(machine, now, spare)).await? {
+                Some(answer) => return Ok(answer),
+                None => spare = Some(self.new_producer_id().await?),
             }
         }
     }
@@ -64,6 +75,57 @@ impl Core {
         let core = self.clone();
         let id = blocking(move || core.producer_ids.give(&*core.metadata)).await;
         id.map_err(|error| TransactionError::Fenced { reason: error.to_string(), possible: false })
+    }
+}
+
+/// A question to a coordinator, with its place among those that wait.
+pub(super) struct Asking<'a> {
+    coordinator: &'a TransactionsCoordinator,
+    promise: Promise,
+    woken: Arc<Notify>,
+    watch: Option<Watch<TransactionalId>>,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(coordinator: &'a TransactionsCoordinator, promise: Promise) -> Self {
+        Self { coordinator, promise, woken: Arc::default(), watch: None }
+    }
+
+    /// Asks until there is an answer, or (none) a producer id is needed for it.
+    pub(super) async fn step<T>(
+        &mut self,
+        ask: impl Fn(&mut TransactionCoordinator, Now) -> Asked<T>,
+    ) -> Result<Option<T>, TransactionError> {
+        loop {
+            let stepped = self.coordinator.take_step(|machine, now, _| ask(machine, now)).await?;
+            let may_be_early = match self.promise {
+                Promise::Nothing => true,
+                Promise::End => self.watch.is_some(),
+                Promise::Change => false,
+            };
+            if !may_be_early || stepped.has_entry || !matches!(stepped.answer, Ok(Reply::Done(_))) {
+                stepped.receipt.durable().await?;
+            }
+            match stepped.answer? {
+                Reply::Done(answer) => return Ok(Some(answer)),
+                Reply::NeedsProducerId => return Ok(None),
+                Reply::Wait(_) if self.watch.is_some() => self.woken.notified().await,
+                Reply::Wait(id) => self.watch = Some(self.coordinator.watches().register(&id, &self.woken)),
+            }
+        }
+    }
+}
+
+/// What a producer is told that comes after a transaction which is still being ended: after a restart it may be that it
+/// was told of its epoch before the log says so.
+pub(super) fn unless_awaited<T>(
+    machine: &mut TransactionCoordinator,
+    producer: Producer,
+    step: impl FnOnce(&mut TransactionCoordinator) -> Asked<T>,
+) -> Asked<T> {
+    match machine.awaited(producer.id, producer.epoch) {
+        Some(id) => TransactionStep::empty(Ok(Reply::Wait(id.clone()))),
+        None => step(machine),
     }
 }
 
@@ -79,10 +141,7 @@ pub(super) fn init_reply<T>(answer: Result<Progress<T>, InitError>) -> Result<Re
 }
 
 /// The answer to the begin of a transaction of this producer.
-pub(super) fn begin_reply<T>(
-    producer: machine::Producer,
-    answer: Result<T, BeginError>,
-) -> Result<Reply<T>, TransactionError> {
+pub(super) fn begin_reply<T>(producer: Producer, answer: Result<T, BeginError>) -> Result<Reply<T>, TransactionError> {
     match answer {
         Ok(begun) => Ok(Reply::Done(begun)),
         Err(BeginError::NeedsProducerId) => Ok(Reply::NeedsProducerId),
@@ -90,6 +149,11 @@ pub(super) fn begin_reply<T>(
         Err(BeginError::ProducerFenced) => Err(TransactionError::ProducerFenced),
         Err(BeginError::ConcurrentTransactions) => Err(TransactionError::ConcurrentTransactions),
     }
+}
+
+/// The answer to what a transaction is told that it takes in.
+pub(super) fn add_reply(answer: Result<(), AddError>) -> Result<Reply<()>, TransactionError> {
+    answer.map(Reply::Done).map_err(TransactionError::from)
 }
 
 /// The answer to the end of a transaction.

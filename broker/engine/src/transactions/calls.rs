@@ -3,8 +3,9 @@
 use levada_coordinator::{Outcome, Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionView};
 use levada_model::{Operation, Principal, ProducerEpoch, ProducerId, Resource, TransactionalId};
 
-use super::asking::{Reply, begin_reply, end_reply, init_reply};
+use super::asking::{Promise, Reply, begin_reply, end_reply, init_reply, unless_awaited};
 use super::kind::TransactionKind;
+use super::participants::producer;
 use super::terms::{TransactionError, TransactionOffsets};
 use crate::Engine;
 
@@ -25,9 +26,9 @@ impl Engine {
         init_reply(TransactionCoordinator::check_init(id, timeout_ms).map(Progress::Done))?;
         let topic = self.core.ensure_coordinators::<TransactionKind>().await?;
         let coordinator = self.core.transactions.by_key_in(&topic, id.as_str());
-        self.core
-            .ask(&coordinator, |machine, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply))
-            .await
+        let ask =
+            |machine: &mut TransactionCoordinator, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply);
+        self.core.ask(&coordinator, Promise::Change, ask).await
     }
 
     /// A transaction begins. The same again, while nothing has ended it, answers the same.
@@ -43,12 +44,16 @@ impl Engine {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
         let coordinator = self.core.transactions.coordinator_of_producer(id).await?;
         let coordinator = coordinator.ok_or(TransactionError::UnknownProducer(id, epoch))?;
-        let reply = |answer| begin_reply(Producer { id, epoch }, answer);
-        self.core.ask(&coordinator, |machine, now, spare| machine.begin(now, id, epoch, spare).map(reply)).await
+        let producer = Producer { id, epoch };
+        let begin = |machine: &mut TransactionCoordinator, now, spare| {
+            unless_awaited(machine, producer, |machine| {
+                machine.begin(now, id, epoch, spare).map(|answer| begin_reply(producer, answer))
+            })
+        };
+        self.core.ask(&coordinator, Promise::Nothing, begin).await
     }
 
-    /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted. All of
-    /// them or none.
+    /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted.
     ///
     /// # Errors
     /// See [`TransactionError`].
@@ -59,16 +64,8 @@ impl Engine {
         offsets: TransactionOffsets,
     ) -> Result<(), TransactionError> {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
-        let group = offsets.group.clone();
-        let pending = self.core.judge_pending(who, offsets).await?;
-        self.core.transactions.add_offsets(transaction, &group).await?;
-        let TransactionHandle { producer_id: id, producer_epoch: epoch, .. } = transaction;
-        let added = self.core.add_pending(Producer { id, epoch }, pending).await;
-        if let Err(TransactionError::ProducerFenced) = added {
-            // It has ended meanwhile. How, its coordinator knows.
-            self.core.transactions.add_offsets(transaction, &group).await?;
-        }
-        added
+        let offsets = self.core.judge_pending(who, offsets).await?;
+        self.core.add_offsets(transaction, offsets).await
     }
 
     /// Ends a transaction, and answers once the outcome can be read, with the epoch of the producer's next one. The same
@@ -84,7 +81,12 @@ impl Engine {
     ) -> Result<Producer, TransactionError> {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
         let coordinator = self.core.transactions.coordinator_of(transaction)?;
-        self.core.ask(&coordinator, |machine, now, _| machine.end(now, transaction, outcome).map(end_reply)).await
+        let end = |machine: &mut TransactionCoordinator, now, _| {
+            unless_awaited(machine, producer(transaction), |machine| {
+                machine.end(now, transaction, outcome).map(end_reply)
+            })
+        };
+        self.core.ask(&coordinator, Promise::End, end).await
     }
 
     /// Transactions that are open or being ended, by transactional id behind `after`, at most `limit`.
@@ -123,6 +125,6 @@ impl Engine {
         self.core.authorize(who, Operation::Alter, Resource::Cluster)?;
         let coordinator = self.core.transactions.coordinator_of(transaction)?;
         let reply = |answer: Result<_, levada_coordinator::TransactionError>| Ok(Reply::from(answer?));
-        self.core.ask(&coordinator, |machine, now, _| machine.abort(now, transaction).map(reply)).await
+        self.core.ask(&coordinator, Promise::End, |machine, now, _| machine.abort(now, transaction).map(reply)).await
     }
 }

@@ -1,5 +1,6 @@
 //! Reads of a partition's log, by offset and by time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use levada_model::{LeaderEpoch, Offset, Timestamp};
@@ -102,19 +103,48 @@ impl LogReader {
     }
 
     /// Offset and timestamp of the first record below `bound` whose timestamp is `time` or later (Kafka's
-    /// `offsetsForTimes`); none if there is none.
+    /// `offsetsForTimes`); none if there is none. Markers are no records.
     ///
     /// # Errors
     /// When the file system fails.
     pub fn offset_for_time(&self, time: Timestamp, bound: Offset) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        self.first_record_since(time, bound, |_, _| Ok(true))
+    }
+
+    /// As [`offset_for_time`](Self::offset_for_time), of records that were not aborted. The bound must not be beyond the
+    /// last stable offset.
+    ///
+    /// # Errors
+    /// As [`offset_for_time`](Self::offset_for_time).
+    pub fn committed_offset_for_time(
+        &self,
+        time: Timestamp,
+        bound: Offset,
+    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        self.first_record_since(time, bound, |segments, header| {
+            if !header.is_transactional() {
+                return Ok(true);
+            }
+            let found = aborted_in(&self.state, segments, header.base_offset, header.next_offset())?;
+            Ok(!found.aborted.iter().any(|aborted| aborted.holds(header)))
+        })
+    }
+
+    fn first_record_since(
+        &self,
+        time: Timestamp,
+        bound: Offset,
+        counts: impl Fn(&[Arc<Segment>], &BatchHeader) -> Result<bool, StorageError>,
+    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let start = self.state.log_start();
         let end = bound.min(self.state.log_end());
         self.unless_removed(start, |segments| {
+            let counts = |header: &BatchHeader| Ok(!header.is_control() && counts(segments, header)?);
             for (segment, _) in from_offset(segments, start) {
                 if segment.base_offset() >= end {
                     break;
                 }
-                if let Some(found) = self.first_at(segment, time, start, end)? {
+                if let Some(found) = self.first_at(segment, time, start..end, &counts)? {
                     return Ok(Some(found));
                 }
             }
@@ -224,14 +254,16 @@ impl LogReader {
         }
     }
 
-    /// The first record of one segment with a timestamp of `time` or later, from `start` on and below `end`.
+    /// The first record of one segment with a timestamp of `time` or later, within some offsets and in a batch that
+    /// counts.
     fn first_at(
         &self,
         segment: &Arc<Segment>,
         time: Timestamp,
-        start: Offset,
-        end: Offset,
+        within: Range<Offset>,
+        counts: &impl Fn(&BatchHeader) -> Result<bool, StorageError>,
     ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let Range { start, end } = within;
         let mut from = start;
         let mut is_rebuilt = false;
         loop {
@@ -247,7 +279,9 @@ impl LogReader {
                     Some(Step::Batch(_, batch)) if batch.header().max_timestamp < time => (),
                     Some(Step::Batch(_, batch)) => {
                         is_reached = true;
-                        if let Some(found) = first_record_at(&batch, time, start) {
+                        if counts(batch.header())?
+                            && let Some(found) = first_record_at(&batch, time, start)
+                        {
                             return Ok(Some(found).filter(|(offset, _)| *offset < end));
                         }
                     }

@@ -39,6 +39,6 @@ pub(super) async fn produce(
     let bytes = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
     let request = BatchesRequest { partition, bytes, acks: query.acks, expected_offset, transaction };
     let produced = target.engine.produce_batches(&target.who, &target.topic, request).await;
-    let produced = produced.map_err(|error| refusal::produce(error, &refusal::in_no_place))?;
+    let produced = produced.map_err(|error| refusal::produce(error, refusal::in_no_place))?;
     Ok(answer::records(&produced, Asked { acks: query.acks, by_key: false })?)
 }

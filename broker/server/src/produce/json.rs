@@ -42,6 +42,6 @@ pub(super) async fn produce(
     });
     let request = ProduceRequest { records: records.collect(), acks, once, expected_offset };
     let produced = target.engine.produce(&target.who, &target.topic, request).await;
-    let produced = produced.map_err(|error| refusal::produce(error, &refusal::in_records))?;
+    let produced = produced.map_err(|error| refusal::produce(error, refusal::in_records))?;
     Ok(answer::records(&produced, asked)?)
 }

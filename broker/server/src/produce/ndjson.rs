@@ -195,7 +195,7 @@ impl Upload {
                 }
                 Err(ProduceError::Records(faults)) => self.refuse(&mut outcomes, &mut waiting, &records, &faults),
                 Err(error) => {
-                    let problem = refusal::produce(error, &refusal::in_no_place);
+                    let problem = refusal::produce(error, refusal::in_no_place);
                     waiting.drain(..).for_each(|at| outcomes[at] = Some(Err(problem.clone())));
                 }
             }

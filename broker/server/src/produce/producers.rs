@@ -41,7 +41,7 @@ pub(super) async fn create_producer(
             return Err(wrong("/timeout_ms", detail).into());
         }
         let given = engine.init_producer(&who).await;
-        let (id, epoch) = given.map_err(|error| refusal::produce(error, &refusal::in_no_place))?;
+        let (id, epoch) = given.map_err(|error| refusal::produce(error, refusal::in_no_place))?;
         return Ok(Json(Producer { producer_id: id.0, producer_epoch: epoch.0 }));
     };
     let id = TransactionalId::try_from(id).map_err(|error| wrong("/transactional_id", &error.to_string()))?;

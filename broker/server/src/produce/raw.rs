@@ -90,7 +90,7 @@ pub(super) async fn produce_raw(
     let asked = Asked { acks, by_key: matches!(once, Once::Key { .. }) };
     let request = ProduceRequest { records: vec![sent], acks, once, expected_offset };
     let produced = engine.produce(&who, &topic, request).await;
-    let produced = produced.map_err(|error| refusal::produce(error, &refusal::in_no_place))?;
+    let produced = produced.map_err(|error| refusal::produce(error, refusal::in_no_place))?;
     Ok(answer::raw(&produced, asked)?)
 }
 

@@ -9,7 +9,7 @@ use crate::refusal::{Refusal, denied, effect};
 use crate::transactions;
 
 /// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
-pub(crate) type Place<'p> = &'p dyn Fn(usize) -> Option<String>;
+pub(crate) type Place = fn(usize) -> Option<String>;
 
 /// Places of a JSON produce.
 pub(crate) fn in_records(index: usize) -> Option<String> {
@@ -45,11 +45,11 @@ pub(super) fn line(fault: RecordsFault) -> Problem {
 }
 
 /// A produce that was refused as a whole; nothing was stored.
-pub(crate) fn produce(error: ProduceError, place: Place<'_>) -> Problem {
+pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
     let detail = error.to_string();
     match error {
         ProduceError::Transaction(error) => transactions::refuse(*error),
-        ProduceError::TransactionAcks => Problem::new(ErrorCode::InvalidField, detail.clone()).at("/acks", detail),
+        ProduceError::TransactionAcks => Problem::new(ErrorCode::InvalidParameter, detail),
         ProduceError::Denied(error) => denied(&error),
         ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
         ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
@@ -69,7 +69,7 @@ pub(crate) fn produce(error: ProduceError, place: Place<'_>) -> Problem {
 }
 
 /// Records that were wrong. The first decides the code; all are named.
-fn records(faults: &[(usize, RecordFault)], place: Place<'_>) -> Problem {
+fn records(faults: &[(usize, RecordFault)], place: Place) -> Problem {
     let (index, first) = faults.first().expect("the engine names the records that are wrong");
     let problem = record(first);
     let problem = match (place(*index), faults.len()) {
@@ -124,7 +124,7 @@ pub(crate) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
-        AppendFault::Transaction(_) => todo!(),
+        AppendFault::Transaction(error) => transactions::told(error),
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) | AppendFault::Keyless(_) => {
             Problem::new(ErrorCode::Overloaded, detail)
         }

@@ -24,8 +24,8 @@ use crate::state::{Caller, OpenEngine};
 pub(super) async fn commit(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    TransactionPath(transaction): TransactionPath,
     _: NoParams,
+    TransactionPath(transaction): TransactionPath,
 ) -> Result<Json<Producer>, Refusal> {
     let next = engine.end_transaction(&who, transaction, Outcome::Commit).await.map_err(refuse)?;
     Ok(Json(producer(next)))
@@ -47,8 +47,8 @@ pub(super) async fn commit(
 pub(super) async fn abort(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    TransactionPath(transaction): TransactionPath,
     _: NoParams,
+    TransactionPath(transaction): TransactionPath,
 ) -> Result<Json<Producer>, Refusal> {
     let next = engine.end_transaction(&who, transaction, Outcome::Abort).await.map_err(refuse)?;
     Ok(Json(producer(next)))

@@ -1,19 +1,17 @@
 //! `POST /v1/transactions/execute`: a whole transaction in one request.
 
-use std::collections::BTreeMap;
-
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use levada_api::media::JSON;
-use levada_api::{ExecuteBody, ExecuteIn, ExecutedRecord, ExecutedTransaction, Problem, parse_execute};
+use levada_api::{ExecuteBody, ExecuteIn, ExecutedRecord, ExecutedTransaction, Problem, RecordIn, parse_execute};
 use levada_engine::{ExecuteRecord, ExecuteRequest, Executed, ProduceRecord, Work, compute};
 use levada_model::TopicName;
 use sha2::{Digest, Sha256};
 
 use super::offsets::wanted;
-use super::refusal::{OfOffsets, Places, refuse_execute};
+use super::refusal::{OfOffsets, refuse_with};
 use crate::AppState;
 use crate::extract::{BodyBytes, NoParams, content_type, unsupported_media_type};
 use crate::produce::{IDEMPOTENT_REPLAYED, refusal, wishes};
@@ -67,31 +65,28 @@ pub(super) async fn execute(
     parsed.records.iter_mut().for_each(|(_, sent)| trace.mark(&mut sent.record));
     let group_offsets = parsed.group_offsets.as_ref().map(|offsets| wanted(offsets, GROUP_OFFSETS)).transpose()?;
     let group = group_offsets.as_ref().map(|offsets| offsets.group.clone());
-    let (records, places) = records(parsed)?;
+    let records = records(parsed)?;
     let request = ExecuteRequest { records, group_offsets, key };
     let offsets = group.as_ref().map(|group| OfOffsets { group, at: GROUP_OFFSETS });
     let executed = engine.execute_transaction(&who, request).await;
-    let executed = executed.map_err(|error| refuse_execute(error, &places, offsets.as_ref()))?;
+    let executed = executed.map_err(|error| refuse_with(error, offsets.as_ref()))?;
     Ok(answer(executed))
 }
 
-/// The records in the engine's words, and where those of each topic stand in the request.
-fn records(parsed: ExecuteIn) -> Result<(Vec<ExecuteRecord>, Places), Problem> {
+/// The records in the engine's words, or all names of topics that are none.
+fn records(parsed: ExecuteIn) -> Result<Vec<ExecuteRecord>, Problem> {
     let (mut records, mut wrong) = (Vec::with_capacity(parsed.records.len()), Vec::new());
-    let mut places: Places = BTreeMap::new();
     for (index, (topic, sent)) in parsed.records.into_iter().enumerate() {
+        let RecordIn { record, timestamp, partition } = sent;
         match TopicName::new(&topic) {
             Ok(topic) => {
-                places.entry(topic.clone()).or_default().push(index);
-                let record =
-                    ProduceRecord { record: sent.record, timestamp: sent.timestamp, partition: sent.partition };
-                records.push(ExecuteRecord { topic, record });
+                records.push(ExecuteRecord { topic, record: ProduceRecord { record, timestamp, partition } });
             }
             Err(error) => wrong.push((format!("/records/{index}/topic"), error)),
         }
     }
     match wrong.first() {
-        None => Ok((records, places)),
+        None => Ok(records),
         Some((_, first)) => {
             let problem = topic_name(first);
             Err(problem.at_each(wrong.into_iter().map(|(place, error)| (place, error.to_string()))))

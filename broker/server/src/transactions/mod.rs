@@ -11,7 +11,7 @@ mod offsets;
 mod refusal;
 
 pub(crate) use end::producer;
-pub(crate) use refusal::refuse;
+pub(crate) use refusal::{refuse, told};
 
 use axum::middleware;
 use utoipa_axum::router::OpenApiRouter;

@@ -5,7 +5,7 @@ use levada_api::{PendingOffsets, Problem, TransactionOffsets};
 use levada_engine::TransactionOffset;
 use levada_model::{GroupName, MemberId};
 
-use super::refusal::{OfOffsets, refuse_offsets};
+use super::refusal::{OfOffsets, refuse_with};
 use crate::extract::{JsonBody, NoParams, TransactionPath};
 use crate::groups::{places_of, read_partitions};
 use crate::refusal::{Refusal, group_name, unknown_member};
@@ -30,13 +30,16 @@ use crate::state::{Caller, OpenEngine};
 pub(super) async fn add_offsets(
     OpenEngine(engine): OpenEngine,
     Caller(who): Caller,
-    TransactionPath(transaction): TransactionPath,
     _: NoParams,
+    TransactionPath(transaction): TransactionPath,
     JsonBody(offsets): JsonBody<TransactionOffsets>,
 ) -> Result<Json<PendingOffsets>, Refusal> {
     let wanted = wanted(&offsets, "")?;
     let place = OfOffsets { group: &wanted.group.clone(), at: "" };
-    engine.add_transaction_offsets(&who, transaction, wanted).await.map_err(|error| refuse_offsets(error, &place))?;
+    engine
+        .add_transaction_offsets(&who, transaction, wanted)
+        .await
+        .map_err(|error| refuse_with(error, Some(&place)))?;
     Ok(Json(PendingOffsets { pending: offsets.offsets }))
 }
 

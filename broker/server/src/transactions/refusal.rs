@@ -1,10 +1,8 @@
 //! The engine's errors of transactions as problems.
 
-use std::collections::BTreeMap;
-
 use levada_api::{ErrorCode, Problem};
 use levada_engine::{GroupError, TransactionError};
-use levada_model::{GroupName, TopicName};
+use levada_model::GroupName;
 
 use crate::groups::refuse_member;
 use crate::produce::refusal as produce;
@@ -18,57 +16,58 @@ pub(super) struct OfOffsets<'r> {
     pub(super) at: &'static str,
 }
 
-/// Places of the records of each topic in the request's list.
-pub(super) type Places = BTreeMap<TopicName, Vec<usize>>;
-
-/// The refusal of a call whose request has no list.
+/// The refusal of a call whose request has no offsets.
 pub(crate) fn refuse(error: TransactionError) -> Problem {
-    problem(error, &Places::new(), None)
+    refuse_with(error, None)
 }
 
-/// The refusal of offsets.
-pub(super) fn refuse_offsets(error: TransactionError, offsets: &OfOffsets<'_>) -> Problem {
-    problem(error, &Places::new(), Some(offsets))
+/// The refusal of a request with offsets.
+pub(super) fn refuse_with(error: TransactionError, offsets: Option<&OfOffsets<'_>>) -> Problem {
+    match error {
+        TransactionError::Produce { topic, error } => {
+            let detail = |problem: &Problem| format!("topic {topic}: {}", problem.detail);
+            let problem = produce::produce(*error, produce::in_records);
+            Problem { detail: detail(&problem), ..problem }
+        }
+        TransactionError::Group(error) => group(error, offsets),
+        other => told(&other),
+    }
 }
 
-/// The refusal of a whole transaction.
-pub(super) fn refuse_execute(error: TransactionError, places: &Places, offsets: Option<&OfOffsets<'_>>) -> Problem {
-    problem(error, places, offsets)
-}
-
-fn problem(error: TransactionError, places: &Places, offsets: Option<&OfOffsets<'_>>) -> Problem {
+/// The refusal of a transaction itself, not of what was to go into it.
+///
+/// # Panics
+/// On the others.
+pub(crate) fn told(error: &TransactionError) -> Problem {
     let detail = error.to_string();
     match error {
-        TransactionError::Denied(error) => denied(&error),
+        TransactionError::Denied(error) => denied(error),
         TransactionError::InvalidTimeout { .. } => wrong("/timeout_ms", &detail),
         TransactionError::ReservedId => wrong("/transactional_id", &detail),
         TransactionError::TooManyIds { limit } => {
-            Problem::new(ErrorCode::Overloaded, detail).limited("TRANSACTIONAL_IDS_MAX", limit as u64)
+            Problem::new(ErrorCode::Overloaded, detail).limited("TRANSACTIONAL_IDS_MAX", *limit as u64)
         }
         TransactionError::UnknownProducer(..) => Problem::new(ErrorCode::UnknownProducer, detail),
         TransactionError::ProducerFenced => Problem::new(ErrorCode::ProducerFenced, detail),
         TransactionError::ConcurrentTransactions => Problem::new(ErrorCode::ConcurrentTransactions, detail),
         TransactionError::NotFound => Problem::new(ErrorCode::TransactionNotFound, detail),
         TransactionError::Ended { .. } => Problem::new(ErrorCode::TransactionEnded, detail),
-        TransactionError::TooManyPartitions { limit } => too_large(detail, "TRANSACTION_PARTITIONS_MAX", limit),
-        TransactionError::TooManyGroups { limit } => too_large(detail, "TRANSACTION_GROUPS_MAX", limit),
-        TransactionError::AnswerTooLarge { limit } => too_large(detail, "EXECUTE_ANSWER_BYTES_MAX", limit),
+        TransactionError::TooManyPartitions { limit } => too_large(detail, "TRANSACTION_PARTITIONS_MAX", *limit),
+        TransactionError::TooManyGroups { limit } => too_large(detail, "TRANSACTION_GROUPS_MAX", *limit),
+        TransactionError::AnswerTooLarge { limit } => too_large(detail, "EXECUTE_ANSWER_BYTES_MAX", *limit),
         TransactionError::KeyReused => Problem::new(ErrorCode::IdempotencyKeyReused, detail),
         TransactionError::Empty => wrong("/records", &detail),
-        TransactionError::Produce { topic, error } => {
-            let of_topic = places.get(&topic);
-            let place = |index: usize| of_topic?.get(index).map(|place| format!("/records/{place}"));
-            Problem { detail, ..produce::produce(*error, &place) }
-        }
-        TransactionError::Append { fault, .. } => Problem { detail, ..produce::append(&fault) },
-        TransactionError::Group(error) => group(error, offsets),
+        TransactionError::Append { fault, .. } => Problem { detail, ..produce::append(fault) },
         // Whoever asks again learns what became of it.
         TransactionError::Loading => Problem::new(ErrorCode::CoordinatorLoading, detail).effect(effect(true)),
         TransactionError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         TransactionError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
         TransactionError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
         TransactionError::Fenced { possible, .. } => {
-            Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible))
+            Problem::new(ErrorCode::LogFenced, detail).effect(effect(*possible))
+        }
+        TransactionError::Produce { .. } | TransactionError::Group(_) => {
+            unreachable!("a transaction that takes records or ends asks for neither: {detail}")
         }
     }
 }

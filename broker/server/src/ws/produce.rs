@@ -67,7 +67,7 @@ async fn begin_records(
     };
     let request = ProduceRequest { records: records.collect(), acks, once: Once::No, expected_offset: None };
     let accepted = engine.begin_produce(who, &topic, request).await;
-    accepted.map(|it| (it, count)).map_err(|error| refusal::produce(error, &refusal::in_records))
+    accepted.map(|it| (it, count)).map_err(|error| refusal::produce(error, refusal::in_records))
 }
 
 fn refused(id: FrameId, problem: Problem) -> ServerFrame {

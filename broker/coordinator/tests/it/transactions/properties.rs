@@ -291,6 +291,7 @@ impl Both {
             assert_eq!(is_known, !self.model.is_forgotten(id), "{id}");
         }
         let open = self.real.coordinator.transactions(None, usize::MAX);
+        assert_eq!(self.real.coordinator.open_count(), open.len());
         let rests = open.is_empty();
         assert!(rests || self.real.coordinator.next_due().is_some(), "something is due as long as something is open");
     }

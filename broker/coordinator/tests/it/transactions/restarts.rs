@@ -1,6 +1,6 @@
 //! A new coordinator of transactions goes on where the one before was.
 
-use levada_coordinator::{EndError, Outcome, Progress, TransactionError, TransactionState};
+use levada_coordinator::{EndError, Outcome, Producer, Progress, TransactionError, TransactionState};
 
 use super::kit::{OPTIONS, TIMEOUT_MS, World, handle, off, participants, transactional_id};
 
@@ -119,4 +119,27 @@ fn an_id_that_was_not_used_over_a_restart_is_forgotten() {
     assert_eq!(world.coordinator.records().len(), 1);
     world.pass(1);
     assert!(world.coordinator.records().is_empty());
+}
+
+#[test]
+fn a_producer_that_was_told_of_its_epoch_is_known_while_the_transaction_before_is_being_ended() {
+    let mut world = World::new();
+    let producer = world.started("t");
+    let transaction = world.begin(producer).expect("it may begin");
+    world.add(transaction, &[0]).expect("it is open");
+    let awaited = |world: &World, by| {
+        let Producer { id, epoch } = off(producer, by);
+        world.coordinator.awaited(id, epoch).cloned()
+    };
+    assert_eq!([0, 1].map(|by| awaited(&world, by)), [None, None], "it is not being ended");
+    world.end(transaction, Outcome::Commit).expect("it is open");
+    world.restart();
+    assert_eq!([0, 1, 2].map(|by| awaited(&world, by)), [None, Some(transactional_id("t")), None]);
+    world.write_all();
+    assert_eq!([0, 1, 2].map(|by| awaited(&world, by)), [None, None, None]);
+    // Nobody is told of an epoch that comes after a start.
+    let transaction = world.begin(off(producer, 1)).expect("it may begin");
+    world.add(transaction, &[0]).expect("it is open");
+    world.init("t").expect("it may start");
+    assert_eq!([1, 2].map(|by| awaited(&world, by)), [None, None]);
 }

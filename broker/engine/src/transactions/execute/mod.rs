@@ -20,9 +20,10 @@ use tokio::time::sleep;
 
 pub(crate) use ids::ExecuteIds;
 
-use super::asking::{end_reply, execute_reply};
+use super::asking::{Promise, end_reply, execute_reply};
 use super::kind::{TransactionKind, TransactionsCoordinator};
-use super::terms::{ExecuteRequest, Executed, ExecutedRecord, TransactionError, TransactionOffsets};
+use super::terms::{ExecuteRequest, Executed, ExecutedRecord, TransactionError};
+use crate::groups::PendingOffsets;
 use crate::{AppendFault, Engine, Once, Placed, ProduceError, ProduceRequest, Produced};
 use ids::ExecuteId;
 
@@ -82,6 +83,10 @@ impl Engine {
                 return Err(TransactionError::AnswerTooLarge { limit });
             }
         }
+        let group_offsets = match group_offsets {
+            Some(offsets) => Some(self.core.judge_pending(who, offsets).await?),
+            None => None,
+        };
         for (topic, part) in &parts {
             self.ensure_to_write(topic).await.map_err(|error| refused(topic, &part.places, error))?;
         }
@@ -111,13 +116,13 @@ struct Execution {
     parts: BTreeMap<TopicName, Part>,
     /// Records in all.
     count: usize,
-    group_offsets: Option<TransactionOffsets>,
+    group_offsets: Option<PendingOffsets>,
 }
 
 impl Execution {
     async fn run(mut self) -> Result<Executed, TransactionError> {
         let (id, body) = (&self.id, self.body);
-        let begun = self.engine.core.ask(&self.coordinator, |machine, now, spare| {
+        let begun = self.engine.core.ask(&self.coordinator, Promise::Nothing, |machine, now, spare| {
             machine.execute(now, id, limits::EXECUTE_TIMEOUT_MS, body, spare).map(execute_reply)
         });
         let transaction = match begun.await? {
@@ -154,11 +159,8 @@ impl Execution {
             });
         }
         if let Some(offsets) = self.group_offsets.take() {
-            let (engine, who) = (self.engine.clone(), self.who.clone());
-            writes.spawn(async move {
-                engine.add_transaction_offsets(&who, transaction, offsets).await?;
-                Ok(Vec::new())
-            });
+            let core = self.engine.core.clone();
+            writes.spawn(async move { core.add_offsets(transaction, offsets).await.map(|()| Vec::new()) });
         }
         let (mut records, mut failed) = (vec![None; self.count], None);
         // Also after one that failed: none may be under way when it is aborted.
@@ -199,8 +201,8 @@ impl Execution {
         end: impl Fn(&mut TransactionCoordinator, Now) -> TransactionStep<Result<Progress<Producer>, EndError>>,
     ) -> Result<(), TransactionError> {
         loop {
-            let ended = self.engine.core.ask(&self.coordinator, |machine, now, _| end(machine, now).map(end_reply));
-            match ended.await {
+            let end = |machine: &mut TransactionCoordinator, now, _| end(machine, now).map(end_reply);
+            match self.engine.core.ask(&self.coordinator, Promise::End, end).await {
                 Err(TransactionError::Loading | TransactionError::Overloaded) => sleep(PAUSE).await,
                 ended => return ended.map(drop),
             }

@@ -27,12 +27,12 @@ const FIRST_GENERATION: u32 = 122_163_200;
 /// How long they may take to give up partitions.
 const REBALANCE_MS: i64 = 60_000;
 
-fn group(text: &str) -> GroupName {
+pub(crate) fn group(text: &str) -> GroupName {
     GroupName::new(text).expect("a group's name")
 }
 
 /// An engine that rebalances at once.
-fn open(bench: &Bench) -> Engine {
+pub(crate) fn open(bench: &Bench) -> Engine {
     let groups = GroupOptions {
         initial_rebalance_delay: Duration::ZERO,
         rebalance_interval: Duration::ZERO,
@@ -163,18 +163,18 @@ fn flat(fetched: &GroupFetched) -> Vec<(String, u32, u64, String)> {
 }
 
 /// What a group has committed.
-async fn committed(engine: &Engine, of: &str) -> Vec<(String, u32, u64)> {
+pub(crate) async fn committed(engine: &Engine, of: &str) -> Vec<(String, u32, u64)> {
     let offsets = engine.group_offsets(&me(), &group(of)).await.expect("offsets");
     offsets.into_iter().map(|c| (c.topic.to_string(), c.partition.0, c.committed.0)).collect()
 }
 
 /// The number of the group's partition of `__consumer_offsets`, as the format document says.
-fn partition_of(group: &str) -> u32 {
+pub(crate) fn partition_of(group: &str) -> u32 {
     (levada_extension::murmur2(group.as_bytes()) & 0x7fff_ffff) % 50
 }
 
 /// Moves the clock on and does what is due.
-fn pass(bench: &Bench, engine: &Engine, millis: i64) {
+pub(crate) fn pass(bench: &Bench, engine: &Engine, millis: i64) {
     bench.clock.advance(millis);
     engine.run_maintenance();
 }
@@ -184,7 +184,7 @@ fn refused(committed: &GroupCommitted) -> Vec<(String, u32)> {
 }
 
 /// A topic with `count` records in each partition, named by partition and number.
-async fn filled(engine: &Engine, topic: &str, partitions: u32, count: u32) {
+pub(crate) async fn filled(engine: &Engine, topic: &str, partitions: u32, count: u32) {
     crate::support::create(engine, topic, partitions, &[]).await;
     fill(engine, topic, partitions, 0..count).await;
 }

@@ -1,9 +1,15 @@
-//! Transactions in partitions: what is stored, who sees what of it, and how far readers come.
+//! Transactions in partitions and groups: what is stored, who sees what of it, and how far readers come.
 
+mod coordinator;
+mod groups;
+mod model;
+mod power_cut;
 mod produce;
 mod reading;
+mod stability;
 
 use levada_coordinator::{Outcome, Producer, TransactionHandle};
+use levada_engine::Isolation::{ReadCommitted, ReadUncommitted};
 use levada_engine::{Engine, Fetched, From, Isolation, Once, ProduceRecord, ProduceRequest, Produced};
 use levada_model::{Sequence, TransactionalId};
 
@@ -69,4 +75,18 @@ async fn seen(engine: &Engine, topic: &str, isolation: Isolation) -> (Vec<String
 
 fn texts(fetched: &Fetched) -> Vec<String> {
     values(fetched).into_iter().map(|(_, value)| value).collect()
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Log start, last stable offset and high watermark of partition 0, each not beyond the next.
+fn marks(engine: &Engine, topic: &str) -> (u64, u64, u64) {
+    let described = engine.describe_topic(&me(), &name(topic)).expect("it is there");
+    let partition = &described.partitions[0];
+    let (start, stable, end) =
+        (partition.log_start_offset.0, partition.last_stable_offset.0, partition.high_watermark.0);
+    assert!(start <= stable && stable <= end, "{start}, {stable}, {end}");
+    (start, stable, end)
 }

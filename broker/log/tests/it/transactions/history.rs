@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use levada_log::{AbortedTransaction, Batch, BatchHeader, LogReader, Marker, PartitionLog, RecordRef, TransactionEnd};
-use levada_model::{Offset, ProducerId};
+use levada_model::{Offset, ProducerId, Sequence};
 
 /// Batches that a partition remembers of a producer.
 const REMEMBERED: usize = 5;
@@ -143,6 +143,14 @@ impl History {
         }
         let expected = newest.first().map_or(0, |old| old.base_sequence.advance(old.last_offset_delta + 1).0);
         if new.base_sequence.0 == expected { stored } else { "OutOfOrderSequence".to_owned() }
+    }
+
+    /// The sequence that a batch of this producer and epoch is to have.
+    pub(super) fn next_sequence(&self, new: &BatchHeader) -> Sequence {
+        let of_producer = self.0.iter().rev().filter(|entry| entry.header.producer_id == new.producer_id);
+        let last = of_producer.take_while(|entry| entry.marker.is_none()).next().map(|entry| &entry.header);
+        let last = last.filter(|last| last.producer_epoch == new.producer_epoch);
+        last.map_or(Sequence(0), |last| last.base_sequence.advance(last.last_offset_delta + 1))
     }
 
     /// What a pass does that knows all keys below `covered`: records that count are never older than one of their key that

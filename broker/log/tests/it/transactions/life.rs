@@ -17,6 +17,12 @@ enum Step {
         sequence: i32,
         keys: Vec<u8>,
     },
+    /// A batch of a transaction whose sequence is the partition's to give.
+    Assigned {
+        producer: u8,
+        epoch: i16,
+        keys: Vec<u8>,
+    },
     Plain(Vec<u8>),
     /// A marker: epochs beside the producer's and the last coordinator's.
     End {
@@ -72,6 +78,11 @@ impl Life {
                 }
                 self.append(append)?;
             }
+            Step::Assigned { producer, epoch, keys } => {
+                let id = i64::from(*producer);
+                let append = data(id, (self.known(id).0 + epoch).max(0), 0, &names(keys));
+                self.append(Append { check: SequenceCheck::Assigned, ..append })?;
+            }
             Step::Plain(keys) => self.append(plain(&names(keys)))?,
             Step::End { producer, abort, epoch, coordinator } => {
                 let id = i64::from(*producer);
@@ -126,13 +137,20 @@ impl Life {
     }
 
     fn append(&mut self, append: Append) -> Result<(), String> {
-        let expected = self.history.judge(append.batch.header(), append.batch.control());
-        let header = *append.batch.header();
+        let mut header = *append.batch.header();
+        if append.check == SequenceCheck::Assigned {
+            header.base_sequence = self.history.next_sequence(&header);
+        }
+        let expected = self.history.judge(&header, append.batch.control());
         let answer = self.log.stage(append, LeaderEpoch(0), Timestamp(self.now));
         if word(&answer) != expected {
             return Err(format!("{}, not {expected}: {header:?}", word(&answer)));
         }
         if let Ok(Appended::Stored(batch)) = answer {
+            let parsed = Batch::parse(&mut batch.bytes().clone());
+            if parsed.as_ref() != Ok(&batch) || batch.header().base_sequence != header.base_sequence {
+                return Err(format!("{parsed:?} was stored, not {batch:?} with {}", header.base_sequence));
+            }
             self.history.push(&batch);
         }
         Ok(())
@@ -199,12 +217,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             keys,
         },
     );
+    let assigned =
+        (1..5_u8, epoch(0), keys()).prop_map(|(producer, epoch, keys)| Step::Assigned { producer, epoch, keys });
     let end = (1..5_u8, any::<bool>(), epoch(1), mostly(0))
         .prop_map(|(producer, abort, epoch, coordinator)| Step::End { producer, abort, epoch, coordinator });
     let memory_bytes = prop_oneof![Just(0_usize), 100..400_usize, Just(1 << 20)];
     let bound = prop_oneof![3 => Just(255_u8), 1 => any::<u8>()];
     let step = prop_oneof![
-        20 => data,
+        15 => data,
+        5 => assigned,
         10 => end,
         2 => keys().prop_map(Step::Plain),
         4 => Just(Step::Write),

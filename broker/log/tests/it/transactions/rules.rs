@@ -197,6 +197,51 @@ fn a_list_is_read_from_where_the_range_lies_and_not_from_the_whole_log() {
 }
 
 #[test]
+fn a_batch_without_a_sequence_gets_the_next_and_those_that_have_one_go_on_behind_it() {
+    let disk = disk();
+    let mut log = open(&disk);
+    let assigned = |epoch, keys: &[&str]| Append { check: SequenceCheck::Assigned, ..data(1, epoch, 0, keys) };
+    let given = |answer: Result<Appended, AppendError>| match answer {
+        Ok(Appended::Stored(batch)) => batch.header().base_sequence.0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(given(put(&mut log, assigned(0, &["a", "b"]), 0)), 0);
+    assert_eq!(given(put(&mut log, assigned(0, &["a", "b"]), 0)), 2, "it is no repeat, whatever it holds");
+    assert_eq!(given(put(&mut log, data(1, 0, 4, &["c"]), 0)), 4);
+    drop(log);
+    let mut log = open(&disk.restart());
+    assert_eq!(word(&put(&mut log, data(1, 0, 2, &["a", "b"]), 0)), "duplicate of 2");
+    assert_eq!(given(put(&mut log, assigned(0, &["d"]), 0)), 5);
+    put(&mut log, end(1, 1, COMMIT, 0), 0).expect("taken");
+    assert_eq!(word(&put(&mut log, assigned(0, &["e"]), 0)), "ProducerFenced");
+    assert_eq!(given(put(&mut log, assigned(1, &["e"]), 0)), 0, "each transaction begins anew");
+    assert_eq!(word(&put(&mut log, assigned(2, &["f"]), 0)), "TransactionOpen");
+    let chunk = log.reader().read(Offset(0), 1 << 20, log.marks().log_end).expect("sound");
+    assert_eq!((chunk.gaps, chunk.batches.len()), (vec![], 6));
+}
+
+#[test]
+fn a_time_is_found_at_a_record_that_counts_and_at_no_marker() {
+    let mut log = open(&disk());
+    let at = |mut append: Append, time| {
+        append.batch.set_append_time(Timestamp(time));
+        append
+    };
+    put(&mut log, at(data(1, 0, 0, &["a"]), 5), 0).expect("taken");
+    put(&mut log, at(data(2, 0, 0, &["b"]), 6), 0).expect("taken");
+    put(&mut log, at(end(1, 1, ABORT, 0), 7), 0).expect("taken");
+    put(&mut log, at(end(2, 1, COMMIT, 0), 8), 0).expect("taken");
+    put(&mut log, at(plain(&["c"]), 9), 0).expect("taken");
+    let (reader, end) = (log.reader(), log.marks().last_stable);
+    let told = |found: Result<Option<(Offset, Timestamp)>, _>| found.expect("reads").map(|(offset, _)| offset.0);
+    for (time, any, committed) in [(5, 0, 1), (6, 1, 1), (7, 4, 4), (8, 4, 4), (9, 4, 4)] {
+        assert_eq!(told(reader.offset_for_time(Timestamp(time), end)), Some(any), "{time}");
+        assert_eq!(told(reader.committed_offset_for_time(Timestamp(time), end)), Some(committed), "{time}");
+    }
+    assert_eq!(told(reader.committed_offset_for_time(Timestamp(10), end)), None);
+}
+
+#[test]
 fn control_batches_are_taken_as_markers_alone() {
     let mut log = open(&disk());
     let marker = end(1, 1, COMMIT, 0);
