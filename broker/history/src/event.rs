@@ -65,9 +65,16 @@ pub struct Read {
     pub records: Vec<(Offset, Value)>,
     /// Where it is to go on: there is no more to be seen below.
     pub next: Offset,
-    /// The high watermark that it was told.
+    /// The marks of the partition, if it was told them.
+    pub marks: Option<Marks>,
+}
+
+/// How far a partition can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Where its durable records end.
     pub high_watermark: Offset,
-    /// The last stable offset that it was told.
+    /// Where those end that are decided.
     pub last_stable: Offset,
 }
 

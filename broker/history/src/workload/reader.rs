@@ -37,8 +37,7 @@ impl<B: Broker> Workload<B> {
                 from,
                 records: found.records,
                 next,
-                high_watermark: found.high_watermark,
-                last_stable: found.last_stable,
+                marks: Some(found.marks),
             }));
         }
         Ok(next)

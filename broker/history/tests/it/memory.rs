@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use levada_history::{Broker, Dice, Found, Outcome, Partition, Refusal, Value, View};
+use levada_history::{Broker, Dice, Found, Marks, Outcome, Partition, Refusal, Value, View};
 use levada_model::{GroupName, Offset};
 use parking_lot::Mutex;
 
@@ -160,13 +160,18 @@ impl Broker for Memory {
             inside.takes(name, self.mistake)?;
             let key = (name.clone(), partition.clone());
             let before = sequence.and_then(|sequence| inside.sequences.get(&key)?.get(&sequence).cloned());
-            if let Some(before) = before.filter(|_| self.mistake != Mistake::StoreTwice) {
+            if let Some(before) = before {
                 // Time passes for who sends the same again and again.
-                if self.dice.lock().falls(10) && inside.is_open(Some(name)) {
-                    inside.end(name, Outcome::Abort, false);
-                    inside.epochs.insert(name.0.clone(), name.1 + 1);
+                if self.dice.lock().falls(20) {
+                    if inside.is_open(Some(name)) {
+                        inside.end(name, Outcome::Abort, false);
+                        inside.epochs.insert(name.0.clone(), name.1 + 1);
+                    }
+                    return Err(Refusal::Ended);
                 }
-                return Ok(before);
+                if self.mistake != Mistake::StoreTwice {
+                    return Ok(before);
+                }
             }
             let entry = |value: &Value| Entry::Record(*value, Some(name.clone()));
             let offsets: Vec<Offset> = values.iter().map(|value| inside.push(partition, entry(value))).collect();
@@ -272,8 +277,7 @@ impl Broker for Memory {
             Ok(Found {
                 records,
                 next: Offset(bound).max(from),
-                high_watermark: Offset(high_watermark),
-                last_stable: Offset(last_stable),
+                marks: Marks { high_watermark: Offset(high_watermark), last_stable: Offset(last_stable) },
             })
         })
     }
