@@ -38,13 +38,16 @@ enum Entry {
     Marker,
 }
 
+/// A group's offset, and the transaction with which it counts, if it has one.
+type Committed = (Offset, Option<Name>);
+
 #[derive(Default)]
 struct Inside {
     epochs: HashMap<String, u32>,
     transactions: HashMap<Name, (State, bool)>,
     partitions: HashMap<Partition, Vec<Entry>>,
     sequences: HashMap<(Name, Partition), HashMap<u32, Vec<Offset>>>,
-    offsets: HashMap<(GroupName, Partition), Vec<(Offset, Option<Name>)>>,
+    offsets: HashMap<(GroupName, Partition), Vec<Committed>>,
     executed: HashMap<String, Vec<Offset>>,
 }
 

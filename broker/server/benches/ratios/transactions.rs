@@ -51,7 +51,7 @@ struct Transactional {
 }
 
 impl Transactional {
-    fn new(server: &Server, number: usize, records_count: usize) -> Box<dyn Script> {
+    fn script(server: &Server, number: usize, records_count: usize) -> Box<dyn Script> {
         let wanted = json!({ "transactional_id": format!("bench-{number}"), "timeout_ms": TIMEOUT_MS });
         let started = post(server, "/v1/producers", &wanted);
         let producer = json!({ "producer_id": started["producer_id"], "producer_epoch": started["producer_epoch"] });
@@ -104,7 +104,7 @@ struct Idempotent {
 }
 
 impl Idempotent {
-    fn new(server: &Server, number: usize, records_count: usize) -> Box<dyn Script> {
+    fn script(server: &Server, number: usize, records_count: usize) -> Box<dyn Script> {
         let started = post(server, "/v1/producers", &json!({ "transactional_id": null }));
         let id = started["producer_id"].to_string();
         Box::new(Self { body: records(records_count, partition_of(number)), id, records_count, sequence: 0 })
@@ -137,8 +137,8 @@ pub(crate) fn produce(setting: &Setting<'_>) {
         };
         let (a, b, ratio, cpu) = by_turns(
             setting,
-            || each(Transactional::new),
-            || each(Idempotent::new),
+            || each(Transactional::script),
+            || each(Idempotent::script),
             |measured| measured.rate() * RECORDS as f64,
         );
         table::row(
@@ -155,21 +155,22 @@ pub(crate) fn produce(setting: &Setting<'_>) {
 pub(crate) fn commit(setting: &Setting<'_>) {
     let levada = Server::start("levada", &setting.fresh("levada"));
     create(&levada, "t", PARTITIONS, "fsync");
-    let turns: Vec<(Measured, Vec<f64>)> = (0..setting.turns)
+    let turns: Vec<_> = (0..setting.turns)
         .map(|_| {
-            let one = vec![Transactional::new(&levada, 0, 1)];
+            let one = vec![Transactional::script(&levada, 0, 1)];
             let measured = load::run_scripts(&levada, one, setting.duration);
             (measured, disk::syncs_of_zeros_us(setting.dir, 1100, 2000))
         })
         .collect();
-    let sync = |turn: &(Measured, Vec<f64>), percent: usize| turn.1[(turn.1.len() - 1) * percent / 100];
-    for (percent, target) in [(50, "reported"), (99, "under 5")] {
-        let pick = |value: &dyn Fn(&(Measured, Vec<f64>)) -> f64| median(turns.iter().map(value).collect());
+    for (percent, target) in [(50_u32, "reported"), (99, "under 5")] {
+        let commits = turns.iter().map(|(measured, _)| measured.percentile_us(f64::from(percent)));
+        let syncs = turns.iter().map(|(_, all)| all[(all.len() - 1) * percent as usize / 100]);
+        let ratios = commits.clone().zip(syncs.clone()).map(|(commit, sync)| commit / sync);
         table::row(
             &format!("commit of a transaction with one record, fsync, one producer: p{percent}"),
-            &format!("{:.0} µs", pick(&|turn| turn.0.percentile_us(percent as f64))),
-            &format!("fdatasync of zero-filled bytes {:.0} µs", pick(&|turn| sync(turn, percent))),
-            pick(&|turn| turn.0.percentile_us(percent as f64) / sync(turn, percent)),
+            &format!("{:.0} µs", median(commits.collect())),
+            &format!("fdatasync of zero-filled bytes {:.0} µs", median(syncs.collect())),
+            median(ratios.collect()),
             target,
         );
     }

@@ -90,11 +90,11 @@ fn start(load: &Arc<Workload<Face>>, seed: u64) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for producer in 0..PRODUCERS {
         let load = Arc::clone(load);
-        tasks.spawn(async move { load.produce(producer, seed << 8 | u64::from(producer)).await });
+        tasks.spawn(async move { load.produce(producer, (seed << 8) + u64::from(producer)).await });
     }
     for number in 0..2 {
         let load = Arc::clone(load);
-        tasks.spawn(async move { load.execute(seed << 8 | 100 + number).await });
+        tasks.spawn(async move { load.execute((seed << 8) + 100 + number).await });
     }
     for view in VIEWS {
         for partition in load.setting().partitions.clone() {
