@@ -198,7 +198,22 @@ impl Engine {
     /// # Errors
     /// When something there needs a person; nothing is changed then.
     pub fn open(options: EngineOptions) -> Result<Self, OpenError> {
-        let directory = Arc::new(Directory::new(&options));
+        let directory = Directory::new(&options);
+        Self::open_in(options, directory)
+    }
+
+    /// As [`open`](Self::open), with mistakes in its logs that a test must find.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "sim")]
+    pub fn open_with_faults(options: EngineOptions, faults: levada_log::PlantedFaults) -> Result<Self, OpenError> {
+        let directory = Directory::new(&options).with_faults(faults);
+        Self::open_in(options, directory)
+    }
+
+    fn open_in(options: EngineOptions, directory: Directory) -> Result<Self, OpenError> {
+        let directory = Arc::new(directory);
         let start = start::prepare(&*options.storage, &options.data_dir, &directory)?;
         let metadata = RedbMetadata::open(&*options.storage, &options.data_dir, start.may_be_new)?;
         let up_to_date = coordinators::bring_up_to_date::<GroupKind>(&metadata)

@@ -89,6 +89,10 @@ pub const TRANSACTIONAL_IDS_MAX: usize = 100_000;
 pub const TRANSACTIONAL_ID_EXPIRATION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// Time-outs that a producer of transactions may ask for; the largest is Kafka's `transaction.max.timeout.ms`.
 pub const TRANSACTION_TIMEOUT_MS: RangeInclusive<u64> = 100..=15 * 60 * 1000;
+/// The time-out of transactions whose producer names none (Kafka's `transaction.timeout.ms`).
+pub const TRANSACTION_TIMEOUT_MS_DEFAULT: u64 = 60_000;
+/// Most aborted transactions that the head of a read of stored batches names: heads beyond 8 KiB are refused by many.
+pub const READ_ABORTED_MAX: usize = 64;
 /// Most partitions that one transaction writes to.
 pub const TRANSACTION_PARTITIONS_MAX: usize = 10_000;
 /// Most groups whose offsets one transaction commits.

@@ -346,8 +346,7 @@ fn open_log(
     options: LogOptions,
     spec: &PartitionSpec<'_>,
 ) -> Result<PartitionLog, OpenError> {
-    let storage = directory.storage().clone();
-    let (mut log, recovery) = PartitionLog::open(storage, path, options, directory.now(), spec.clean)?;
+    let (mut log, recovery) = directory.open_log(path, options, spec.clean)?;
     log.begin_at(spec.start_at);
     if recovery.cut_bytes > 0 || !recovery.damage.is_empty() {
         tracing::warn!(path = %path.display(), ?recovery, "the log was recovered");

@@ -70,6 +70,14 @@ impl Engine {
         Ok(describe(&topic))
     }
 
+    /// The name of a topic; none if there is no such topic (any more), or `who` may not see it.
+    #[must_use]
+    pub fn topic_name(&self, who: &Principal, id: TopicId) -> Option<TopicName> {
+        let topic = self.core.catalog.topics().by_id(id).cloned()?;
+        let may_see = self.core.authorize(who, Operation::Describe, Resource::Topic(topic.name())).is_ok();
+        may_see.then(|| topic.name().clone())
+    }
+
     /// Changes a topic, durably.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod fence;
 mod gate;
 mod group_commit;
 mod groups;
+mod history;
 mod once;
 mod power_cut;
 mod produce_and_fetch;

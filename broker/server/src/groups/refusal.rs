@@ -14,7 +14,7 @@ impl From<GroupError> for Refusal {
 }
 
 /// The refusal of a member's call; its records or offsets are at these pointers.
-pub(super) fn member(group: &GroupName, error: GroupError, pointer: impl Fn(usize) -> String) -> Refusal {
+pub(crate) fn member(group: &GroupName, error: GroupError, pointer: impl Fn(usize) -> String) -> Refusal {
     Refusal(match error {
         GroupError::UnknownMember(member) => unknown_member(group, member.as_str()),
         other => problem(other, pointer),

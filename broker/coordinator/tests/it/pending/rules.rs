@@ -212,6 +212,24 @@ fn a_group_does_not_expire_while_a_transaction_has_offsets_of_it() {
 }
 
 #[test]
+fn the_time_for_which_an_offset_is_kept_counts_from_when_it_was_added_also_over_a_restart() {
+    for restarted in [false, true] {
+        let mut world = World::new(1);
+        world.commit_standalone(0, 3);
+        world.pass(100_000);
+        world.add(P, 0, 7).expect("taken");
+        if restarted {
+            world.restart();
+        }
+        world.end(P, Outcome::Commit);
+        world.pass(119_999);
+        assert_eq!(world.committed(0), Some(7), "restarted: {restarted}");
+        world.pass(1);
+        assert_eq!(world.committed(0), None, "restarted: {restarted}");
+    }
+}
+
+#[test]
 fn one_marker_ends_the_transaction_in_all_groups_of_the_partition() {
     let mut world = World::new(1);
     let others = ["h", "i"].map(|name| levada_model::GroupName::new(name).expect("a name"));
