@@ -164,8 +164,7 @@ impl Told {
         let holdings = match cursor {
             Some(cursor) => {
                 let positions = cursor.positions.iter();
-                let known =
-                    positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch));
+                let known = positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch));
                 known.chain(named(view.holdings.iter().filter(|holding| holding.undecided))).collect()
             }
             None => named(&view.holdings).collect(),

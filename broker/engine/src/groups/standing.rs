@@ -62,7 +62,8 @@ impl Standing {
                 if let Some(left) = self.set.position(place).filter(|_| is_known) {
                     self.cursor.insert(place, (holding.epoch, left));
                 }
-            } else if (is_known && self.set.position(place).is_some()) || self.begin(place, holding, view.start).await? {
+            } else if (is_known && self.set.position(place).is_some()) || self.begin(place, holding, view.start).await?
+            {
                 read.push(place);
             }
             held.insert(place, Held { topic: holding.topic.clone(), epoch: holding.epoch });
