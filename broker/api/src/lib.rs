@@ -14,6 +14,7 @@ mod record_query;
 mod record_schema;
 pub mod strict;
 mod topics;
+mod transactions;
 mod ws;
 
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
@@ -27,16 +28,21 @@ pub use groups::{
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
 };
-pub use record_in::{RecordIn, RecordsFault, parse_record, parse_record_list, parse_records};
+pub use record_in::{RecordIn, RecordsFault, parse_execute, parse_record, parse_record_list, parse_records};
 pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
 pub use record_query::{AcksWord, FormatWord, IsolationWord, ResultsWord, UnknownWord};
 pub use record_schema::{
-    Gap, GapCause, GroupRecord, PartitionRecords, ProduceBody, ProduceRecord, ReadRecord, TopicRecords,
+    Aborted, ExecuteBody, ExecuteRecord, Gap, GapCause, GroupRecord, PartitionRecords, ProduceBody, ProduceRecord,
+    ReadRecord, TopicRecords,
 };
 pub use topics::{
     AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
     PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
     WaitingFor,
+};
+pub use transactions::{
+    BeginTransaction, BegunTransaction, ExecuteIn, ExecutedRecord, ExecutedTransaction, OpenTransaction,
+    PendingOffsets, TransactionList, TransactionOffsets, TransactionState,
 };
 pub use ws::{
     BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember,

@@ -1,9 +1,10 @@
 //! What producers and look-ups by time are answered. Not here: the records themselves.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::Problem;
+use crate::strict::Whole;
 
 /// Where a record was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -103,22 +104,26 @@ pub enum LineAnswer {
 /// A request for a producer id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"transactional_id": "billing-1", "timeout_ms": 60_000}))]
 pub struct ProducerRequest {
-    /// Null: this broker has no transactions.
-    #[serde(default)]
+    /// The identity that a producer of transactions keeps over its restarts; null: a producer without transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
     pub transactional_id: Option<String>,
-    /// Not taken without a `transactional_id`.
-    #[serde(default)]
-    #[schema(minimum = 0)]
+    /// After how long its transactions are aborted, from their beginning on; null: 60,000, as in Kafka. Not taken without
+    /// a `transactional_id`.
+    #[serde(default, deserialize_with = "timeout", skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 100, maximum = 900_000)]
     pub timeout_ms: Option<u64>,
 }
 
-/// A producer id, never given out before.
+/// A producer id with its epoch: without a transactional id one that was never given out before; with one that of its
+/// next transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Producer {
-    /// For the header `Producer-Id`.
+    /// For the header `Producer-Id`, and to begin transactions.
     pub producer_id: i64,
-    /// For the header `Producer-Epoch`.
+    /// For the header `Producer-Epoch`, and to begin the next transaction.
     pub producer_epoch: i16,
 }
 
@@ -138,4 +143,9 @@ pub struct PartitionOffset {
     pub offset: u64,
     /// That record's time; null where there is none.
     pub timestamp: Option<i64>,
+}
+
+/// An integer or null. Its bounds are the coordinator's to judge.
+fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<Whole<u64>>::deserialize(deserializer)?.map(|Whole(timeout)| timeout))
 }

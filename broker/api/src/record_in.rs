@@ -4,7 +4,10 @@
 //! the body's bytes; so do keys and texts without escapes. What is wrong is named by a JSON pointer. Not here: checks
 //! that need a topic (sizes, partitions, times), which are the engine's.
 
+mod execute;
 mod words;
+
+pub use execute::parse_execute;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -185,6 +188,7 @@ macro_rules! seed {
         }
     };
 }
+use seed;
 
 seed!(BodySeed: deserialize_map => Vec<RecordIn>);
 
@@ -225,19 +229,29 @@ impl<'de> Visitor<'de> for RecordsSeed<'_, '_> {
         f.write_str("a list of records")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut records = Vec::new();
-        loop {
-            self.path.0.push(Step::Index(records.len()));
-            let next = seq.next_element_seed(RecordSeed { path: &mut *self.path, body: self.body })?;
-            if next.is_some() && records.len() == REQUEST_RECORDS_MAX {
-                return Err(A::Error::custom("there are too many records"));
-            }
-            self.path.leave();
-            match next {
-                Some(record) => records.push(record),
-                None => return Ok(records),
-            }
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        let body = self.body;
+        read_list(self.path, seq, |path, seq| seq.next_element_seed(RecordSeed { path, body }))
+    }
+}
+
+/// Reads a list of records, each by `next`.
+fn read_list<'de, T, A: SeqAccess<'de>>(
+    path: &mut Path,
+    mut seq: A,
+    next: impl Fn(&mut Path, &mut A) -> Result<Option<T>, A::Error>,
+) -> Result<Vec<T>, A::Error> {
+    let mut records = Vec::new();
+    loop {
+        path.0.push(Step::Index(records.len()));
+        let record = next(path, &mut seq)?;
+        if record.is_some() && records.len() == REQUEST_RECORDS_MAX {
+            return Err(A::Error::custom("there are too many records"));
+        }
+        path.leave();
+        match record {
+            Some(record) => records.push(record),
+            None => return Ok(records),
         }
     }
 }
@@ -253,33 +267,48 @@ impl<'de> Visitor<'de> for RecordSeed<'_, '_> {
         f.write_str("a record object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Self { path, body } = self;
-        let mut record = RecordIn::default();
-        let mut seen = Seen::default();
-        while let Some(Text(name)) = map.next_key()? {
-            let Some(field) = Field::named(&name) else {
-                return Err(path.unknown(&name, RECORD_FIELDS));
-            };
-            path.member(field.name());
-            seen.note(field).map_err(A::Error::custom)?;
-            match field {
-                Field::Key => record.record.key = map.next_value::<Option<Text>>()?.map(|text| text.share(body)),
-                Field::KeyBase64 => record.record.key = Some(map.next_value::<Decoded>()?.0),
-                Field::Value => record.record.value = json_value(map.next_value()?, body).map_err(A::Error::custom)?,
-                Field::ValueText => record.record.value = Some(map.next_value::<Text>()?.share(body)),
-                Field::ValueBase64 => record.record.value = Some(map.next_value::<Decoded>()?.0),
-                Field::Headers => record.record.headers = map.next_value_seed(HeadersSeed { path, body })?,
-                Field::Timestamp => record.timestamp = map.next_value::<Option<Integer>>()?.map(Integer::timestamp),
-                Field::Partition => {
-                    let partition = map.next_value::<Option<Integer>>()?.map(Integer::partition);
-                    record.partition = partition.transpose().map_err(A::Error::custom)?;
-                }
-            }
-            path.leave();
-        }
-        if seen.has_value() { Ok(record) } else { Err(A::Error::custom(NO_VALUE)) }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        read_record(map, self.path, self.body, None)
     }
+}
+
+/// Reads the fields of a record, and that of its topic where there is a place for it.
+fn read_record<'de, A: MapAccess<'de>>(
+    mut map: A,
+    path: &mut Path,
+    body: &Bytes,
+    mut topic: Option<&mut Option<String>>,
+) -> Result<RecordIn, A::Error> {
+    let mut record = RecordIn::default();
+    let mut seen = Seen::default();
+    while let Some(Text(name)) = map.next_key()? {
+        let field = Field::named(&name).filter(|field| *field != Field::Topic || topic.is_some());
+        let Some(field) = field else {
+            let before = if topic.is_some() { "topic, " } else { "" };
+            return Err(path.unknown(&name, &format!("{before}{RECORD_FIELDS}")));
+        };
+        path.member(field.name());
+        seen.note(field).map_err(A::Error::custom)?;
+        match field {
+            Field::Key => record.record.key = map.next_value::<Option<Text>>()?.map(|text| text.share(body)),
+            Field::KeyBase64 => record.record.key = Some(map.next_value::<Decoded>()?.0),
+            Field::Value => record.record.value = json_value(map.next_value()?, body).map_err(A::Error::custom)?,
+            Field::ValueText => record.record.value = Some(map.next_value::<Text>()?.share(body)),
+            Field::ValueBase64 => record.record.value = Some(map.next_value::<Decoded>()?.0),
+            Field::Headers => record.record.headers = map.next_value_seed(HeadersSeed { path, body })?,
+            Field::Timestamp => record.timestamp = map.next_value::<Option<Integer>>()?.map(Integer::timestamp),
+            Field::Partition => {
+                let partition = map.next_value::<Option<Integer>>()?.map(Integer::partition);
+                record.partition = partition.transpose().map_err(A::Error::custom)?;
+            }
+            Field::Topic => {
+                let name = map.next_value::<Text>()?.0.into_owned();
+                **topic.as_mut().expect("only then it is a field") = Some(name);
+            }
+        }
+        path.leave();
+    }
+    if seen.has_value() { Ok(record) } else { Err(A::Error::custom(NO_VALUE)) }
 }
 
 const NO_VALUE: &str = "one of value, value_text and value_base64 must be there (\"value\":null is a tombstone)";
@@ -294,6 +323,7 @@ enum Field {
     Headers,
     Timestamp,
     Partition,
+    Topic,
 }
 
 impl Field {
@@ -307,6 +337,7 @@ impl Field {
             "headers" => Self::Headers,
             "timestamp" => Self::Timestamp,
             "partition" => Self::Partition,
+            "topic" => Self::Topic,
             _ => return None,
         })
     }
@@ -321,17 +352,18 @@ impl Field {
             Self::Headers => "headers",
             Self::Timestamp => "timestamp",
             Self::Partition => "partition",
+            Self::Topic => "topic",
         }
     }
 
-    fn bit(self) -> u8 {
-        1 << (self as u8)
+    fn bit(self) -> u16 {
+        1 << (self as u16)
     }
 }
 
 /// The fields that a record has had so far.
 #[derive(Default)]
-struct Seen(u8);
+struct Seen(u16);
 
 impl Seen {
     fn note(&mut self, field: Field) -> Result<(), &'static str> {
@@ -354,7 +386,7 @@ impl Seen {
         Ok(())
     }
 
-    const VALUES: u8 = (1 << Field::Value as u8) | (1 << Field::ValueText as u8) | (1 << Field::ValueBase64 as u8);
+    const VALUES: u16 = (1 << Field::Value as u16) | (1 << Field::ValueText as u16) | (1 << Field::ValueBase64 as u16);
 
     fn has_value(&self) -> bool {
         self.0 & Self::VALUES != 0

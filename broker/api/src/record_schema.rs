@@ -6,6 +6,8 @@ use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, SchemaType, Type
 use utoipa::openapi::{ArrayBuilder, Object, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::transactions::TransactionOffsets;
+
 /// A produce of several records.
 #[derive(Debug)]
 pub struct ProduceBody;
@@ -34,32 +36,44 @@ impl ToSchema for ProduceRecord {}
 
 impl PartialSchema for ProduceRecord {
     fn schema() -> RefOr<Schema> {
-        let keys = [
-            ("key", text_or_null("Stored as UTF-8; null or absent is the null key").build()),
-            ("key_base64", base64("The key's bytes").build()),
-        ];
-        let values = [
-            (
-                "value",
-                json("Any JSON no deeper than 128, stored as the text that was sent; null is a tombstone").build(),
-            ),
-            ("value_text", text("Stored as UTF-8").build()),
-            ("value_base64", base64("The value's bytes").build()),
-        ];
-        let mut forms = OneOfBuilder::new().description(Some("A record to store"));
-        for (key_name, key) in &keys {
-            for (value_name, value) in &values {
-                let form = closed(format!("A record with {value_name} and, if anything, {key_name}"))
-                    .property(*key_name, key.clone())
-                    .property(*value_name, value.clone())
-                    .required(*value_name)
-                    .property("headers", headers())
-                    .property("timestamp", integer_or_null("Milliseconds since 1970; null: now", JSON_INTEGER_MAX))
-                    .property("partition", integer_or_null("Null: the partitioner decides", u64::from(u32::MAX)));
-                forms = forms.item(if *key_name == "key" { form } else { form.required(*key_name) });
-            }
-        }
-        forms.into()
+        record_forms("A record to store", |form| form)
+    }
+}
+
+/// A record of a whole transaction: a record to store, with its topic.
+#[derive(Debug)]
+pub struct ExecuteRecord;
+
+impl ToSchema for ExecuteRecord {}
+
+impl PartialSchema for ExecuteRecord {
+    fn schema() -> RefOr<Schema> {
+        let topic = || text("Its topic");
+        record_forms("A record to store, with its topic", |form| form.property("topic", topic()).required("topic"))
+    }
+}
+
+/// A whole transaction.
+#[derive(Debug)]
+pub struct ExecuteBody;
+
+impl ToSchema for ExecuteBody {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((ExecuteRecord::name().into_owned(), ExecuteRecord::schema()));
+        schemas.push((TransactionOffsets::name().into_owned(), TransactionOffsets::schema()));
+        TransactionOffsets::schemas(schemas);
+    }
+}
+
+impl PartialSchema for ExecuteBody {
+    fn schema() -> RefOr<Schema> {
+        let record = Ref::from_schema_name(ExecuteRecord::name());
+        let offsets = Ref::from_schema_name(TransactionOffsets::name());
+        let nothing = ObjectBuilder::new().schema_type(Type::Null);
+        closed("Records to store and offsets to commit, all or none; one of the two at least")
+            .property("records", ArrayBuilder::new().items(RefOr::Ref(record)))
+            .property("group_offsets", OneOfBuilder::new().item(nothing).item(RefOr::<Schema>::Ref(offsets)))
+            .into()
     }
 }
 
@@ -112,6 +126,17 @@ pub enum GapCause {
     Removed,
 }
 
+/// A transaction whose records in a read of stored batches count for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
+pub struct Aborted {
+    /// Whose batches.
+    pub producer_id: i64,
+    /// First offset of the transaction.
+    pub first_offset: u64,
+    /// Offset of the marker that ends it.
+    pub last_offset: u64,
+}
+
 /// A read of one partition.
 #[derive(Debug, ToSchema)]
 pub struct PartitionRecords {
@@ -140,6 +165,33 @@ pub struct TopicRecords {
     pub gaps: Option<Vec<Gap>>,
     /// Where to go on, for `from`.
     pub cursor: String,
+}
+
+/// All forms of a record to store, each completed by `complete`.
+fn record_forms(about: &str, complete: impl Fn(ObjectBuilder) -> ObjectBuilder) -> RefOr<Schema> {
+    let keys = [
+        ("key", text_or_null("Stored as UTF-8; null or absent is the null key").build()),
+        ("key_base64", base64("The key's bytes").build()),
+    ];
+    let values = [
+        ("value", json("Any JSON no deeper than 128, stored as the text that was sent; null is a tombstone").build()),
+        ("value_text", text("Stored as UTF-8").build()),
+        ("value_base64", base64("The value's bytes").build()),
+    ];
+    let mut forms = OneOfBuilder::new().description(Some(about));
+    for (key_name, key) in &keys {
+        for (value_name, value) in &values {
+            let form = complete(closed(format!("A record with {value_name} and, if anything, {key_name}")))
+                .property(*key_name, key.clone())
+                .property(*value_name, value.clone())
+                .required(*value_name)
+                .property("headers", headers())
+                .property("timestamp", integer_or_null("Milliseconds since 1970; null: now", JSON_INTEGER_MAX))
+                .property("partition", integer_or_null("Null: the partitioner decides", u64::from(u32::MAX)));
+            forms = forms.item(if *key_name == "key" { form } else { form.required(*key_name) });
+        }
+    }
+    forms.into()
 }
 
 /// The properties of a record that is read, behind those that `record` has.

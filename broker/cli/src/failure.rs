@@ -63,6 +63,7 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             ErrorCode::OffsetOutOfRange | ErrorCode::OffsetBeyondEnd => {
                 Some("`levada topic describe NAME` shows first and last offsets")
             }
+            ErrorCode::TransactionNotFound => Some("`levada transaction list` shows what is open"),
             ErrorCode::GroupNotFound => Some("`levada group list` shows what there is"),
             ErrorCode::GroupNotEmpty => Some("stop its members first; `levada group describe NAME` shows them"),
             _ => None,

@@ -17,6 +17,7 @@ mod segment;
 mod serve;
 mod signals;
 mod topic;
+mod transaction;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,9 @@ enum Command {
     /// Look at consumer groups, set where they go on, and delete them.
     #[command(subcommand)]
     Group(group::GroupCommand),
+    /// Look at open transactions, and abort them.
+    #[command(subcommand)]
+    Transaction(transaction::TransactionCommand),
     /// Look at dead letters, and send them back.
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -89,6 +93,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Produce(command) => produce::run(command, client()?, printer).await,
         Command::Consume(command) => consume::run(command, &client()?, printer).await,
         Command::Group(command) => group::run(command, &client()?, printer).await,
+        Command::Transaction(command) => transaction::run(command, &client()?, printer).await,
         Command::Dlq(command) => dlq::run(command, &client()?, printer).await,
         Command::Log(command) => log::run(command, printer),
         Command::Bench(command) => bench::run(command, &cli.url, printer).await,

@@ -1,4 +1,5 @@
-//! A client of Levada's HTTP interface: typed calls, a [`Producer`] that gathers and retries, and live following.
+//! A client of Levada's HTTP interface: typed calls, a [`Producer`] that gathers and retries, a [`TransactionalProducer`],
+//! and live following.
 //!
 //! Payloads are bytes or JSON text, never trees. Not here: the interface's own types and error codes (`levada-api`), and
 //! the command line.
@@ -16,6 +17,7 @@ mod record;
 mod sender;
 mod sse;
 mod topics;
+mod transactions;
 
 pub use backoff::Backoff;
 pub use client::Client;
@@ -27,6 +29,7 @@ pub use levada_api::AcksWord;
 pub use produce::RawOptions;
 pub use producer::{Answer, Delivery, Producer, ProducerOptions, ProducerTotals};
 pub use record::{NewRecord, NewValue, Record};
+pub use transactions::{Execute, ExecuteRecord, Executed, Transaction, TransactionalProducer};
 
 /// The media type of a stream of JSON lines.
 const NDJSON_TYPE: &str = "application/x-ndjson";

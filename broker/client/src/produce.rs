@@ -34,7 +34,7 @@ pub struct RawOptions {
 }
 
 /// The answer is that of an earlier request with the same key.
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 #[derive(Serialize)]
 struct Request<'a, R> {
@@ -66,15 +66,48 @@ impl Client {
         acks: AcksWord,
         idempotency_key: Option<&str>,
     ) -> Result<ProduceAnswer, ClientError> {
+        let request = with_key(self.json_request(topic, records, acks)?, idempotency_key);
+        self.answer_to(request, records.len()).await
+    }
+
+    /// The same in a transaction. With the `sequence` of the first record, counted from 0 in each partition, it may be
+    /// sent again and is stored once; all records name one partition then.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce); `transaction-ended` where it takes nothing any more.
+    pub async fn produce_in(
+        &self,
+        topic: &str,
+        records: &[NewRecord],
+        transaction: &str,
+        sequence: Option<i32>,
+    ) -> Result<ProduceAnswer, ClientError> {
+        let request = self.json_request(topic, records, AcksWord::All)?.header("Transaction", transaction);
+        let request = match sequence {
+            Some(sequence) => request.header("Producer-Sequence", sequence),
+            None => request,
+        };
+        self.answer_to(request, records.len()).await
+    }
+
+    fn json_request<R: Serialize>(
+        &self,
+        topic: &str,
+        records: &[R],
+        acks: AcksWord,
+    ) -> Result<RequestBuilder, ClientError> {
         let body = serde_json::to_vec(&Request { records })?;
-        let request = self.records_request(topic, acks)?.header(CONTENT_TYPE, "application/json").body(body);
-        let request = with_key(request, idempotency_key);
+        Ok(self.records_request(topic, acks)?.header(CONTENT_TYPE, "application/json").body(body))
+    }
+
+    /// Sends a request with so many records.
+    async fn answer_to(&self, request: RequestBuilder, count: usize) -> Result<ProduceAnswer, ClientError> {
         let response = self.send(request).await?;
         let is_replayed = response.headers().contains_key(IDEMPOTENT_REPLAYED);
         let mut answer: ProduceAnswer = self.read_json(response).await?;
         answer.duplicate |= is_replayed;
-        if answer.records.len() != records.len() {
-            let detail = format!("{} answers to {} records", answer.records.len(), records.len());
+        if answer.records.len() != count {
+            let detail = format!("{} answers to {count} records", answer.records.len());
             return Err(self.unexpected(200, detail));
         }
         Ok(answer)
@@ -186,7 +219,7 @@ fn may_pass(placement: &Placement) -> bool {
     matches!(placement, Placement::Failed { problem } if problem.retryable)
 }
 
-fn with_key(request: RequestBuilder, key: Option<&str>) -> RequestBuilder {
+pub(crate) fn with_key(request: RequestBuilder, key: Option<&str>) -> RequestBuilder {
     const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
     match key {
         Some(key) => request.header(IDEMPOTENCY_KEY, key),

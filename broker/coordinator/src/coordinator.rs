@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use levada_extension::{Assignment, AssignorFault, TopicPartition};
-use levada_model::{GroupName, InstanceId, MemberId, Tick};
+use levada_model::{GroupName, InstanceId, MemberId, Tick, limits};
 
 use crate::classic::{ClassicAnswer, ClassicCaller, ClassicCommit, ClassicError, ClassicJoin, ClassicReply};
 use crate::group::{Context, Group};
+use crate::offsets::{MarkerError, OffsetsMarker, PendingError, TransactionalAppend};
+use crate::producers::{MarkerVerdict, Producers};
 use crate::records::{ClassicMemberRecord, GroupRecord, Key, MemberRecord, OffsetRecord};
 use crate::terms::{
     CommitAnswer, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError, GroupSummary, GroupView, Holding,
     JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step, TopicsView,
 };
 use crate::timers::Timers;
+use crate::{Outcome, Producer};
 
 /// Bytes of records after which a tick leaves the rest to the next.
 const TICK_BYTES: usize = 8 << 20;
@@ -23,6 +26,10 @@ const TICK_BYTES: usize = 8 << 20;
 pub struct Coordinator {
     options: CoordinatorOptions,
     groups: BTreeMap<GroupName, Group>,
+    /// Those of transactions.
+    producers: Producers,
+    /// How many offsets of all groups wait for the ends of their transactions.
+    pending: usize,
     /// When each group has something to do.
     due: Timers<GroupName>,
     /// The topics that were last looked at; none after a restart.
@@ -39,6 +46,8 @@ impl Coordinator {
         Self {
             options,
             groups: BTreeMap::new(),
+            producers: Producers::default(),
+            pending: 0,
             due: Timers::default(),
             topics_version: None,
             to_look: BTreeSet::new(),
@@ -51,32 +60,50 @@ impl Coordinator {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
-        let name = match Key::decode(key)? {
+        match Key::decode(key)? {
             Key::Offset(key) => {
                 let offset = value.map(OffsetRecord::decode).transpose()?;
-                self.replayed(&key.group).load_offset(key.partition, offset);
-                key.group
+                self.load(key.group, |group| group.load_offset(key.partition, offset));
             }
             Key::Group(group) => {
                 let head = value.map(GroupRecord::decode).transpose()?;
-                self.replayed(&group).load_head(head);
-                group
+                self.load(group, |group| group.load_head(head));
             }
             Key::Member(key) => {
                 let member = value.map(MemberRecord::decode).transpose()?;
-                self.replayed(&key.group).load_member(key.member, member);
-                key.group
+                self.load(key.group, |group| group.load_member(key.member, member));
             }
             Key::ClassicMember(key) => {
                 let member = value.map(ClassicMemberRecord::decode).transpose()?;
-                self.replayed(&key.group).load_classic(key.member, member);
-                key.group
+                self.load(key.group, |group| group.load_classic(key.member, member));
             }
-        };
-        if self.groups[&name].is_gone() {
-            self.groups.remove(&name);
         }
         Ok(())
+    }
+
+    /// Takes in one record of a transactional batch of the partition, in order with all others; what cannot be read changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn replay_transactional(&mut self, producer: Producer, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+        let Key::Offset(key) = Key::decode(key)? else {
+            return Err("only offsets are in transactions".to_owned());
+        };
+        let value = value.ok_or("an offset in a transaction has a value")?;
+        let OffsetRecord::Committed(committed) = OffsetRecord::decode(value)? else {
+            return Err("an offset in a transaction has not expired".to_owned());
+        };
+        let lost = self.producers.add(producer, &key.group);
+        self.load_end(producer, Outcome::Abort, lost);
+        self.load(key.group, |group| group.load_pending(producer.id, key.partition, committed));
+        Ok(())
+    }
+
+    /// Takes in a marker of the partition, in order with all others.
+    pub fn replay_marker(&mut self, marker: OffsetsMarker) {
+        let groups = self.producers.end(marker);
+        self.load_end(marker.producer, marker.outcome, groups);
     }
 
     /// Ends the replay: every session begins anew now, and rebalances that were under way go on. It has records only where
@@ -230,7 +257,67 @@ impl Coordinator {
         self.at(now, group, |group, ctx| group.commit_standalone(ctx, commits))
     }
 
-    /// Deletes an empty group with its offsets.
+    /// Takes offsets into a transaction: they count once it is committed, from where they are written now on, and never if it
+    /// is aborted. Judged as a commit of `member`, or (none) as one from outside of the members; all of them or none.
+    ///
+    /// # Errors
+    /// See [`PendingError`].
+    pub fn add_transaction_offsets(
+        &mut self,
+        now: Now,
+        group: &GroupName,
+        member: Option<&MemberId>,
+        producer: Producer,
+        commits: Vec<(TopicPartition, Committed)>,
+    ) -> Step<Result<(), PendingError>> {
+        if let Some(member) = member.filter(|_| !self.groups.contains_key(group)) {
+            return Step::empty(Err(MemberError::UnknownMember(member.clone()).into()));
+        }
+        let is_full = self.pending + commits.len() > limits::GROUP_PENDING_OFFSETS_MAX;
+        let full = || PendingError::TooManyOffsets { limit: limits::GROUP_PENDING_OFFSETS_MAX };
+        let room = if is_full { Err(full()) } else { Ok(()) };
+        let judged = self.producers.judge_offsets(producer).and(room);
+        self.groups.entry(group.clone()).or_insert_with(|| Group::new(group.clone()));
+        let step = self.at(now, group, |group, ctx| {
+            group.judge_pending(ctx, member, &commits)?;
+            judged?;
+            Ok(group.add_pending(ctx, producer.id, commits))
+        });
+        let records = step.answer.as_ref().map_or_else(|_| Vec::new(), Vec::clone);
+        let mut step = step.map(|answer| answer.map(drop));
+        if !records.is_empty() {
+            let lost = self.producers.add(producer, group);
+            assert!(lost.is_empty(), "it was judged");
+            step.transactional = Some(TransactionalAppend::Offsets { producer, records });
+        }
+        step
+    }
+
+    /// Ends a transaction in all groups here: what is pending of its producer is committed or dropped, and whatever of it
+    /// comes later is refused, also where nothing is pending. The same end again changes nothing, and so does the late
+    /// end of an earlier transaction.
+    ///
+    /// # Errors
+    /// See [`MarkerError`].
+    pub fn end_transaction(&mut self, now: Now, marker: OffsetsMarker) -> Step<Result<(), MarkerError>> {
+        match self.producers.judge_marker(&marker) {
+            Ok(MarkerVerdict::New) => {}
+            Ok(MarkerVerdict::Known) => return Step::empty(Ok(())),
+            Err(error) => return Step::empty(Err(error)),
+        }
+        let mut all = Step::empty(Ok(()));
+        for group in self.producers.end(marker) {
+            if self.groups.contains_key(&group) {
+                let end = |group: &mut Group| group.end_pending(marker.producer.id, marker.outcome);
+                all.absorb(self.at(now, &group, |group, ctx| ctx.changed.extend(end(group))));
+            }
+        }
+        assert!(all.records.is_empty(), "what the end of a transaction changes is in the log already");
+        all.transactional = Some(TransactionalAppend::Marker(marker));
+        all
+    }
+
+    /// Deletes an empty group with its offsets, those that are pending included.
     ///
     /// # Errors
     /// See [`DeleteError`].
@@ -350,8 +437,21 @@ impl Coordinator {
         self.at(now, group, event)
     }
 
-    fn replayed(&mut self, group: &GroupName) -> &mut Group {
-        self.groups.entry(group.clone()).or_insert_with(|| Group::new(group.clone()))
+    /// Has a group take in something from the log.
+    fn load(&mut self, name: GroupName, take: impl FnOnce(&mut Group)) {
+        let group = self.groups.entry(name.clone()).or_insert_with(|| Group::new(name.clone()));
+        self.pending -= group.pending();
+        take(group);
+        self.pending += group.pending();
+        if group.is_gone() {
+            self.groups.remove(&name);
+        }
+    }
+
+    fn load_end(&mut self, producer: Producer, outcome: Outcome, groups: BTreeSet<GroupName>) {
+        for group in groups {
+            self.load(group, |group| drop(group.end_pending(producer.id, outcome)));
+        }
     }
 
     /// Does something in a group if it knows the member.
@@ -382,9 +482,12 @@ impl Coordinator {
             assign: Vec::new(),
             replies: Vec::new(),
         };
+        self.pending -= group.pending();
         let answer = event(group, &mut ctx);
+        let records = group.take_records(&mut ctx.changed);
         let changed = ctx.changed.into_iter().map(|member| (name.clone(), member)).collect();
-        let step = Step { answer, records: group.take_records(), changed, assign: ctx.assign, replies: ctx.replies };
+        let step = Step { records, changed, assign: ctx.assign, replies: ctx.replies, ..Step::empty(answer) };
+        self.pending += group.pending();
         self.due.set(name, group.next_due());
         if group.is_gone() {
             self.due.set(name, None);
@@ -397,13 +500,14 @@ impl Coordinator {
 impl<T> Step<T> {
     /// The same effects with another answer.
     pub fn map<U>(self, answer: impl FnOnce(T) -> U) -> Step<U> {
-        let Self { answer: before, records, changed, assign, replies } = self;
-        Step { answer: answer(before), records, changed, assign, replies }
+        let Self { answer: before, records, transactional, changed, assign, replies } = self;
+        Step { answer: answer(before), records, transactional, changed, assign, replies }
     }
 
     /// An answer without effects.
     fn empty(answer: T) -> Self {
-        Self { answer, records: Vec::new(), changed: Vec::new(), assign: Vec::new(), replies: Vec::new() }
+        let records = Vec::new();
+        Self { answer, records, transactional: None, changed: Vec::new(), assign: Vec::new(), replies: Vec::new() }
     }
 
     /// Adds the effects of a later step.

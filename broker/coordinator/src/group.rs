@@ -2,6 +2,7 @@
 //!
 //! What must survive a restart lies in `head`, `members` and `offsets`, exactly as it is stored. All else is derived from
 //! these three or belongs to the moment (sessions, deadlines, who was told what), and begins anew when the group is loaded.
+//! Offsets of open transactions lie in `pending`, and in the log as they will count.
 
 mod classic;
 mod commits;
@@ -9,6 +10,7 @@ mod expiry;
 mod holdings;
 mod load;
 mod membership;
+mod pending;
 mod pulse;
 mod rebalance;
 mod topics;
@@ -28,6 +30,7 @@ use crate::terms::{AssignTask, CoordinatorOptions, CoordinatorRecord, MemberErro
 use crate::timers::Timers;
 use crate::tracked::Tracked;
 use classic::Classic;
+use pending::Pending;
 use pulse::Pulse;
 use rebalance::Rebalance;
 
@@ -40,6 +43,7 @@ pub(crate) struct Group {
     stored: Option<GroupRecord>,
     members: Tracked<MemberId, MemberRecord>,
     offsets: Tracked<TopicPartition, OffsetRecord>,
+    pending: Pending,
     /// Who holds a partition, one that is to be given up included.
     holders: BTreeMap<TopicPartition, MemberId>,
     /// Who is to hold a partition that another member holds still.
@@ -99,6 +103,7 @@ impl Group {
             stored: None,
             members: Tracked::default(),
             offsets: Tracked::default(),
+            pending: Pending::default(),
             holders: BTreeMap::new(),
             heirs: BTreeMap::new(),
             revoking: 0,
@@ -117,7 +122,8 @@ impl Group {
 
     /// Whether nothing is left of it.
     pub(crate) fn is_gone(&self) -> bool {
-        self.active() == 0 && self.offsets.is_empty() && self.head == GroupRecord::default()
+        let is_empty = self.offsets.is_empty() && self.pending.is_empty();
+        self.active() == 0 && is_empty && self.head == GroupRecord::default()
     }
 
     /// How many members it has, of either kind.
@@ -155,8 +161,9 @@ impl Group {
         })
     }
 
-    /// The records of all that changed since the last call.
-    pub(crate) fn take_records(&mut self) -> Vec<CoordinatorRecord> {
+    /// The records of all that changed since the last call. They are behind all that is pending, so they decide it: that is
+    /// news of who holds the partition.
+    pub(crate) fn take_records(&mut self, changed: &mut BTreeSet<MemberId>) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
         let head = (self.head != GroupRecord::default()).then(|| self.head.clone());
         if head != self.stored {
@@ -166,7 +173,12 @@ impl Group {
         records.extend(self.members.take_changed().iter().map(|member| self.member_record(member)));
         let classic = self.classic.members.take_changed();
         records.extend(classic.iter().map(|member| self.classic_record(member)));
-        records.extend(self.offsets.take_changed().iter().map(|partition| self.offset_record(*partition)));
+        for partition in self.offsets.take_changed() {
+            if self.pending.supersede_all(partition) {
+                changed.extend(self.holders.get(&partition).cloned());
+            }
+            records.push(self.offset_record(partition));
+        }
         records
     }
 

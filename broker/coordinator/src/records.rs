@@ -4,7 +4,7 @@ mod classic_member;
 mod group;
 mod member;
 mod offset;
-mod wire;
+pub(crate) mod wire;
 
 use levada_model::GroupName;
 

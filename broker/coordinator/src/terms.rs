@@ -10,6 +10,7 @@ use levada_model::{
 use thiserror::Error;
 
 use crate::classic::ClassicReply;
+use crate::offsets::TransactionalAppend;
 
 /// The settings of a coordinator. All in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub struct TopicInfo {
     pub partitions: Vec<PartitionIndex>,
 }
 
-/// A record for `__consumer_offsets`; none for the value removes the key's.
+/// A record for the coordinator's partition; none for the value removes the key's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorRecord {
     /// The stored key.
@@ -99,6 +100,8 @@ pub struct Step<T> {
     pub answer: T,
     /// To append, as one batch.
     pub records: Vec<CoordinatorRecord>,
+    /// To append, where there are no `records`.
+    pub transactional: Option<TransactionalAppend>,
     /// Members whose holdings changed: their waiting fetches look again.
     pub changed: Vec<(GroupName, MemberId)>,
     /// Assignments to compute, each to be answered with [`Coordinator::assigned`](crate::Coordinator::assigned).
@@ -223,6 +226,9 @@ pub struct Holding {
     pub committed: Option<Offset>,
     /// Whether what was committed once has expired, so that the start rule applies anew.
     pub expired: bool,
+    /// Whether a transaction that is open has offsets of it, so that what is committed may soon be another: who takes the
+    /// partition up waits for its end (KIP-447). The end is news of the member.
+    pub undecided: bool,
 }
 
 /// How a member stands.

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use levada_model::Tick;
+use levada_model::{Tick, Timestamp};
+
+use crate::terms::Now;
 
 /// At most one time for each `K`.
 #[derive(Clone, Debug)]
@@ -58,4 +60,11 @@ impl<K: Ord + Clone> Timers<K> {
 /// `millis` after `now`; never, where that is too far to be counted.
 pub(crate) fn after(now: Tick, millis: u64) -> Tick {
     Tick(now.0.saturating_add(millis))
+}
+
+/// `millis` after `since`, which was stored before a restart: what has passed is taken from the time of day, once. A clock
+/// that was set back makes it longer, by no more than `millis`.
+pub(crate) fn after_stored(now: Now, since: Timestamp, millis: u64) -> Tick {
+    let passed = u64::try_from(now.wall.0.saturating_sub(since.0)).unwrap_or(0);
+    after(now.tick, millis.saturating_sub(passed))
 }

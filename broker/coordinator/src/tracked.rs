@@ -36,6 +36,11 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         Some(value)
     }
 
+    /// Notes a key as changed whose value, or want of one, stays what it is.
+    pub(crate) fn touch(&mut self, key: K) {
+        self.changed.insert(key);
+    }
+
     /// The value, to be changed.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let value = self.map.get_mut(key)?;

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use levada_log::{CompactionOptions, LogOptions, Storage};
+use levada_log::{CompactionOptions, LogOptions, OpenError, PartitionLog, Recovery, Storage};
 use levada_model::{Clock, Durability, PartitionIndex, Tick, Timestamp, TopicConfig, TopicId, limits};
 use parking_lot::{Condvar, Mutex};
 
@@ -28,6 +28,8 @@ pub(crate) struct Directory {
     linger: Duration,
     producer_expiration: Duration,
     compaction_memory_bytes: usize,
+    #[cfg(feature = "sim")]
+    faults: levada_log::PlantedFaults,
     fence: OnceLock<Arc<str>>,
     run_queue: Mutex<RunQueue>,
     work: Condvar,
@@ -69,12 +71,34 @@ impl Directory {
             linger: options.linger,
             producer_expiration: options.producer_expiration,
             compaction_memory_bytes: options.compaction_memory_bytes,
+            #[cfg(feature = "sim")]
+            faults: levada_log::PlantedFaults::default(),
             fence: OnceLock::new(),
             run_queue: Mutex::default(),
             work: Condvar::new(),
             tail_budget: Arc::new(TailBudget::new(limits::TAIL_CACHE_BYTES_MAX)),
             counters: Counters::default(),
         }
+    }
+
+    /// The same with mistakes in its logs, which a test must find.
+    #[cfg(feature = "sim")]
+    pub(crate) fn with_faults(self, faults: levada_log::PlantedFaults) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// Opens the log in a directory, or creates it there.
+    pub(crate) fn open_log(
+        &self,
+        path: &Path,
+        options: LogOptions,
+        trust_clean_marker: bool,
+    ) -> Result<(PartitionLog, Recovery), OpenError> {
+        let storage = self.storage.clone();
+        #[cfg(feature = "sim")]
+        return PartitionLog::open_with_faults(storage, path, options, self.now(), trust_clean_marker, self.faults);
+        #[cfg(not(feature = "sim"))]
+        PartitionLog::open(storage, path, options, self.now(), trust_clean_marker)
     }
 
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {

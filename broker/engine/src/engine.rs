@@ -14,11 +14,12 @@ use tokio::sync::Notify;
 use crate::catalog::Catalog;
 use crate::compaction::{self, Cleaner};
 use crate::directory::{Directory, LogThreads};
-use crate::groups::{GroupOptions, Groups};
+use crate::groups::{GroupKind, GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
-use crate::{groups, maintenance, start};
+use crate::transactions::{ExecuteIds, LocalMarkers, TransactionKind, Transactions};
+use crate::{coordinators, maintenance, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -111,6 +112,16 @@ pub struct Stats {
     pub group_rebalances: u64,
     /// Records that were copied to dead letters.
     pub dead_letters: u64,
+    /// Transactions that are open or being ended; those whose coordinator is being loaded are not among them.
+    pub transactions_open: u64,
+    /// Transactions that began; one that was begun before a restart and had nothing in it counts again.
+    pub transactions_begun: u64,
+    /// Transactions whose commit stands.
+    pub transactions_committed: u64,
+    /// Transactions whose abort stands, whoever wanted it.
+    pub transactions_aborted: u64,
+    /// Those among them whose time was over.
+    pub transactions_timed_out: u64,
 }
 
 /// Consumer groups by how they stand.
@@ -167,6 +178,8 @@ pub(crate) struct Core {
     pub(crate) auto_create_topics: bool,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) transactions: Arc<Transactions>,
+    pub(crate) execute_ids: Arc<ExecuteIds>,
     /// Held by whoever changes topics.
     pub(crate) changes: Mutex<()>,
     data_dir: PathBuf,
@@ -185,16 +198,35 @@ impl Engine {
     /// # Errors
     /// When something there needs a person; nothing is changed then.
     pub fn open(options: EngineOptions) -> Result<Self, OpenError> {
-        let directory = Arc::new(Directory::new(&options));
+        let directory = Directory::new(&options);
+        Self::open_in(options, directory)
+    }
+
+    /// As [`open`](Self::open), with mistakes in its logs that a test must find.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "sim")]
+    pub fn open_with_faults(options: EngineOptions, faults: levada_log::PlantedFaults) -> Result<Self, OpenError> {
+        let directory = Directory::new(&options).with_faults(faults);
+        Self::open_in(options, directory)
+    }
+
+    fn open_in(options: EngineOptions, directory: Directory) -> Result<Self, OpenError> {
+        let directory = Arc::new(directory);
         let start = start::prepare(&*options.storage, &options.data_dir, &directory)?;
         let metadata = RedbMetadata::open(&*options.storage, &options.data_dir, start.may_be_new)?;
-        groups::bring_up_to_date(&metadata).map_err(|error| OpenError::Metadata {
+        let up_to_date = coordinators::bring_up_to_date::<GroupKind>(&metadata)
+            .and_then(|()| coordinators::bring_up_to_date::<TransactionKind>(&metadata));
+        up_to_date.map_err(|error| OpenError::Metadata {
             path: options.data_dir.display().to_string(),
             detail: error.to_string(),
         })?;
         let catalog = Arc::new(start::open_topics(&directory, &metadata, &start)?);
         let log_threads = directory.start();
-        let groups = Arc::new(Groups::new(&options.groups, catalog.clone(), directory.clone()));
+        let groups = Arc::new(Groups::of(&options.groups, catalog.clone(), directory.clone()));
+        let markers = LocalMarkers::new(catalog.clone(), groups.clone(), directory.clone());
+        let transactions = Arc::new(Transactions::of(Arc::new(markers), catalog.clone(), directory.clone()));
         let core = Arc::new(Core {
             producer_ids: ProducerIds::new(metadata.image().next_producer_id),
             directory,
@@ -203,6 +235,8 @@ impl Engine {
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
             groups,
+            transactions,
+            execute_ids: Arc::default(),
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
@@ -212,7 +246,8 @@ impl Engine {
             log_threads: Mutex::new(Some(log_threads)),
         });
         maintenance::start(&core, options.maintenance_interval, core.stop.clone());
-        groups::start_ticker(&core);
+        coordinators::start_ticker(&core.groups);
+        coordinators::start_ticker(&core.transactions);
         compaction::start(&core, options.maintenance_interval);
         Ok(Self { core })
     }
@@ -253,6 +288,11 @@ impl Engine {
             groups: self.core.groups.stats(),
             group_rebalances: counters.group_rebalances.get(),
             dead_letters: counters.dead_letters.get(),
+            transactions_open: self.core.transactions.open_count(),
+            transactions_begun: counters.transactions_begun.get(),
+            transactions_committed: counters.transactions_committed.get(),
+            transactions_aborted: counters.transactions_aborted.get(),
+            transactions_timed_out: counters.transactions_timed_out.get(),
             ..Stats::default()
         };
         for topic in topics.iter() {
@@ -280,9 +320,10 @@ impl Engine {
     }
 
     /// Looks after retention, age rolls, checkpoints and retiring partitions now, as the maintenance task does at every
-    /// interval, and does what is due in consumer groups. Blocks.
+    /// interval, and does what is due in consumer groups and transactions. Blocks.
     pub fn run_maintenance(&self) {
         self.core.groups.tick();
+        self.core.transactions.tick();
         maintenance::run(&self.core);
     }
 
@@ -322,6 +363,7 @@ impl Core {
     fn close(&self) -> Result<(), CloseError> {
         self.closing.store(true, Ordering::Release);
         self.groups.close();
+        self.transactions.close();
         self.stop.notify_one();
         self.cleaner.stop();
         // No topic comes or goes from here on, since changes are refused while closing.

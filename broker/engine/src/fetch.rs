@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
-use levada_log::{Batch, Damage, ReadChunk, ReadError, RecordRef, Records, RecordsError, StorageError};
+use levada_log::{
+    AbortedTransaction, Batch, Damage, ReadChunk, ReadError, RecordRef, Records, RecordsError, StorageError,
+};
 use levada_model::{Denied, LeaderEpoch, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -18,6 +20,9 @@ use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::heavy::{Work, compute};
 use crate::partition::{Bound, Partition, blocking};
+
+/// So many reads without a record that counts are made for one answer, also where nobody waits.
+pub(crate) const IDLE_READS_MIN: u32 = 64;
 
 /// Where a read begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +43,7 @@ pub enum From {
 /// What a reader may see of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Only what is decided: up to the last stable offset.
+    /// Only what is committed, up to the last stable offset.
     #[default]
     ReadCommitted,
     /// Everything up to the high watermark.
@@ -66,8 +71,12 @@ pub struct FetchRequest {
 pub struct Fetched {
     /// The partition.
     pub partition: PartitionIndex,
-    /// Stored batches that hold the records; the first may begin before `from`.
+    /// Stored batches that hold the records; the first may begin before `from`. Those of aborted transactions are left
+    /// out where only what is committed is wanted; control batches are here, and their records never count.
     pub batches: Vec<Batch>,
+    /// The aborted transactions with offsets in what was read, by their first offsets, as Kafka's fetch tells them to
+    /// clients that filter by themselves; none where everything is wanted.
+    pub aborted: Vec<AbortedTransaction>,
     /// First offset that counts.
     pub from: Offset,
     /// Most records that count.
@@ -256,7 +265,7 @@ impl Engine {
         // A number that was asked for must be there; a place that was looked up moves with the log start.
         let mut exact = matches!(request.from, From::Offset(_));
         let max_records = request.max_records.max(1);
-        let deadline = Deadline::new(request.wait);
+        let mut deadline = Deadline::new(request.wait);
         let reader = Arc::new(Notify::new());
         loop {
             match reading.read(from, max_records, request.max_bytes).await {
@@ -264,7 +273,10 @@ impl Engine {
                 Err(error) => return Err(error),
                 Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes).await),
                 // All that was there does not count; what comes behind it may.
-                Ok(fetched) if fetched.next_offset > from => (from, exact) = (fetched.next_offset, false),
+                Ok(fetched) if fetched.next_offset > from && deadline.allows_another() => {
+                    (from, exact) = (fetched.next_offset, false);
+                }
+                Ok(fetched) if fetched.next_offset > from => return Ok(fetched),
                 Ok(fetched) => {
                     let _waiter = partition.waiters().register(bound_of(request.isolation), from, &reader);
                     let more = partition.bound(request.isolation) > from || reading.gone().is_some();
@@ -290,10 +302,11 @@ impl Engine {
         let state = topic.state_full();
         let mut offsets = Vec::with_capacity(state.partitions.len());
         for partition in state.partitions() {
-            let found = offset_for_time(partition, time, partition.last_stable_offset()).await?;
+            let end = partition.last_stable_offset();
+            let found = offset_for_time(partition, time, end, Isolation::ReadCommitted).await?;
             offsets.push(TimeOffset {
                 partition: partition.index(),
-                offset: found.map_or(partition.last_stable_offset(), |(offset, _)| offset),
+                offset: found.map_or(end, |(offset, _)| offset),
                 timestamp: found.map(|(_, timestamp)| timestamp),
             });
         }
@@ -328,7 +341,10 @@ impl Reading<'_> {
             From::Earliest => log_start,
             From::Latest => end,
             From::Tail(count) => Offset(end.0.saturating_sub(count)).max(log_start),
-            From::Time(time) => offset_for_time(self.partition, time, end).await?.map_or(end, |(offset, _)| offset),
+            From::Time(time) => {
+                let found = offset_for_time(self.partition, time, end, self.isolation).await?;
+                found.map_or(end, |(offset, _)| offset)
+            }
         })
     }
 
@@ -343,11 +359,11 @@ impl Reading<'_> {
             return Err(FetchError::BeyondEnd { partition: partition.index(), requested: from, high_watermark });
         }
         let chunk = if from < bound {
-            partition.read(from, max_bytes, bound).await
+            partition.read(from, max_bytes, bound, self.isolation).await
         } else if from < partition.log_start() {
             Err(ReadError::BelowStart { requested: from, log_start: partition.log_start() })
         } else {
-            Ok(ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from })
+            Ok(ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from, aborted: Vec::new() })
         };
         match chunk {
             Ok(chunk) => Ok(self.fetched(from, max_records, chunk).await),
@@ -371,31 +387,42 @@ impl Reading<'_> {
     }
 
     async fn fetched(&self, from: Offset, max_records: usize, chunk: ReadChunk) -> Fetched {
-        let (batches, next_offset) = counting::keep_records(chunk.batches, from, max_records, chunk.next_offset).await;
-        let gaps = chunk.gaps.into_iter().filter(|gap| gap.from < next_offset).collect();
+        let ReadChunk { batches, gaps, next_offset: end, mut aborted } = chunk;
+        let batches = counting::without_aborted(batches, &aborted);
+        let (batches, next_offset) = counting::keep_records(batches, from, max_records, end).await;
+        aborted.retain(|aborted| aborted.first_offset < next_offset);
+        let gaps = gaps.into_iter().filter(|gap| gap.from < next_offset).collect();
+        // In this order, so that it is not beyond the high watermark.
+        let last_stable_offset = self.partition.last_stable_offset();
         Fetched {
             partition: self.partition.index(),
             batches,
+            aborted,
             from,
             max_records,
             gaps,
             next_offset,
             high_watermark: self.partition.high_watermark(),
-            last_stable_offset: self.partition.last_stable_offset(),
+            last_stable_offset,
             log_start_offset: self.partition.log_start(),
             leader_epoch: self.partition.leader_epoch(),
         }
     }
 }
 
-/// The first record of a time or later below `bound`. Reads files, so it runs on a thread that may block.
+/// The first record of a time or later below `bound`, which must be the mark of the isolation. Reads files, so it runs on a thread that may block.
 async fn offset_for_time(
     partition: &Partition,
     time: Timestamp,
     bound: Offset,
+    isolation: Isolation,
 ) -> Result<Option<(Offset, Timestamp)>, FetchError> {
     let reader = partition.reader().clone();
-    match blocking(move || reader.offset_for_time(time, bound)).await {
+    let find = move || match isolation {
+        Isolation::ReadCommitted => reader.committed_offset_for_time(time, bound),
+        Isolation::ReadUncommitted => reader.offset_for_time(time, bound),
+    };
+    match blocking(find).await {
         Ok(found) => Ok(found),
         Err(ReadError::Storage(error)) => Err(error.into()),
         Err(ReadError::BelowStart { .. } | ReadError::BeyondEnd { .. }) => Ok(None),
@@ -410,17 +437,28 @@ pub(crate) fn bound_of(isolation: Isolation) -> Bound {
     }
 }
 
-/// When a reader stops waiting; none when it never does.
-pub(crate) struct Deadline(Option<Instant>);
+/// When a reader stops waiting.
+pub(crate) struct Deadline {
+    /// None when it never does.
+    at: Option<Instant>,
+    reads_left: u32,
+}
 
 impl Deadline {
     pub(crate) fn new(wait: Duration) -> Self {
-        Self(Instant::now().checked_add(wait))
+        Self { at: Instant::now().checked_add(wait), reads_left: IDLE_READS_MIN }
+    }
+
+    /// Whether a reader that found nothing that counts may look behind it. After some reads only while there is time:
+    /// then it is better to say how far it came.
+    pub(crate) fn allows_another(&mut self) -> bool {
+        self.reads_left = self.reads_left.saturating_sub(1);
+        self.reads_left > 0 || self.at.is_none_or(|at| Instant::now() < at)
     }
 
     /// Waits to be notified; false when the time is over.
     pub(crate) async fn wait(&self, reader: &Notify) -> bool {
-        match self.0 {
+        match self.at {
             Some(deadline) => timeout_at(deadline, reader.notified()).await.is_ok(),
             None => {
                 reader.notified().await;

@@ -1,10 +1,11 @@
-//! The engine: topics, partitions, produce, fetch and consumer groups of one node. Async begins here.
+//! The engine: topics, partitions, produce, fetch, consumer groups and transactions of one node. Async begins here.
 //!
 //! Every call names its [`Principal`](levada_model::Principal) and asks the authorizer. Not here: HTTP, wire types, and
 //! WebAssembly (modules come in through the traits of `levada_extension`).
 
 mod catalog;
 mod compaction;
+mod coordinators;
 mod counters;
 mod directory;
 mod engine;
@@ -20,6 +21,7 @@ mod producer_ids;
 mod start;
 mod topic_reader;
 mod topics;
+mod transactions;
 
 pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
 pub use engine::{CloseError, Engine, EngineOptions, GroupStats, Health, OpenError, Stats};
@@ -31,7 +33,8 @@ pub use groups::{
 };
 pub use heavy::{Work, compute};
 pub use levada_coordinator::{
-    AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Start as GroupStart,
+    AssignmentEpoch, AssignorFallback, Generation, GroupState, GroupSummary, MemberState, Outcome, Producer,
+    Start as GroupStart, TransactionHandle, TransactionState, TransactionView,
 };
 pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,
@@ -40,4 +43,7 @@ pub use produce::{
 pub use topic_reader::{Positions, TopicPart, TopicReader, TopicStart, TopicsReader, TopicsStart};
 pub use topics::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
+};
+pub use transactions::{
+    ExecuteRecord, ExecuteRequest, Executed, ExecutedRecord, TransactionError, TransactionOffset, TransactionOffsets,
 };

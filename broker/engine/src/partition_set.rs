@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use levada_log::Damage;
+use levada_log::{Batch, Damage};
 use levada_model::{Offset, PartitionIndex, TopicId};
 use tokio::sync::Notify;
 
@@ -150,7 +150,8 @@ impl PartitionSet {
             if fetched.is_empty() {
                 continue;
             }
-            let count: u64 = fetched.batches.iter().map(|batch| u64::from(batch.header().record_count)).sum();
+            let data = fetched.batches.iter().map(Batch::header).filter(|header| !header.is_control());
+            let count: u64 = data.map(|header| u64::from(header.record_count)).sum();
             records_left = records_left.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
             bytes_left = bytes_left.saturating_sub(fetched.batches.iter().map(|batch| batch.bytes().len()).sum());
             parts.push((place, fetched));

@@ -198,7 +198,7 @@ impl TopicsReader {
         max_bytes: usize,
         wait: Duration,
     ) -> Result<Vec<TopicPart>, FetchError> {
-        let deadline = Deadline::new(wait);
+        let mut deadline = Deadline::new(wait);
         loop {
             self.follow_partitions();
             let round = self.set.read_round(max_records.max(1), max_bytes.max(1)).await;
@@ -209,7 +209,8 @@ impl TopicsReader {
                 return Ok(parts.into_iter().map(part).collect());
             }
             let _waiters = self.set.register(&self.woken);
-            if !self.set.has_news() && !deadline.wait(&self.woken).await {
+            let more = if self.set.has_news() { deadline.allows_another() } else { deadline.wait(&self.woken).await };
+            if !more {
                 return Ok(Vec::new());
             }
         }

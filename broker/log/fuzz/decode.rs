@@ -46,6 +46,7 @@ fn walk(bytes: &[u8]) {
             (batch, buf) => panic!("one takes what the other refuses: {batch:?}, {buf:?}"),
         };
         assert_eq!(batch.header(), buf.header());
+        assert_eq!(batch.control(), buf.control());
         assert_eq!(BatchHeader::parse(batch.bytes()).as_ref(), Ok(batch.header()));
         assert_eq!((batch.bytes().len(), shared.len()), (batch.header().size_bytes, own.len()));
         records(&batch, &buf);

@@ -9,15 +9,16 @@ mod producers;
 mod storage;
 
 pub use batch::{
-    Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, HEADER_BYTES, NewBatch, RecordRef,
-    RecordView, Records, RecordsError,
+    Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, CoordinatorEpoch, HEADER_BYTES, Marker,
+    NewBatch, RecordRef, RecordView, Records, RecordsError, TransactionEnd,
 };
 #[cfg(feature = "sim")]
 pub use partition::PlantedFaults;
 pub use partition::{
-    Append, AppendError, Appended, Compacted, CompactionError, CompactionOptions, CompactionPass, CompactionPlan,
-    CompactionState, Damage, LogOptions, LogReader, Marks, OpenError, PartitionLog, ReadChunk, ReadError, Recovery,
-    Retained, SegmentFile, SegmentScan, SequenceCheck, Stretch, Uncompacted, UncompactedReason, segment_files,
+    AbortedTransaction, Append, AppendError, Appended, Compacted, CompactionError, CompactionOptions, CompactionPass,
+    CompactionPlan, CompactionState, Damage, LogOptions, LogReader, Marks, OpenError, OpenTransaction, PartitionLog,
+    ReadChunk, ReadError, Recovery, Retained, SegmentFile, SegmentScan, SequenceCheck, Stretch, Uncompacted,
+    UncompactedReason, segment_files,
 };
 pub use producers::{derived_producer_id, is_derived};
 #[cfg(feature = "sim")]

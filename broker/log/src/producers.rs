@@ -3,13 +3,16 @@
 //! Two memories. A producer with an id of the broker's has Kafka's rule: contiguous sequences, the last five batches
 //! known. An `Idempotency-Key` is a derived id with one append: the same digest again is a repeat. Both forget only by
 //! their own clock (`producer_expiration_ms` after the last append) or when there are too many of them, and then the one
-//! whose last append is oldest; never because records were removed. Not here: the bytes of a snapshot.
+//! whose last append is oldest; never because records were removed, and no producer while it has a transaction open.
+//!
+//! Transactions follow KIP-890: each has an epoch of its own, and its end carries a higher one, so that whatever is late
+//! is fenced. Not here: the bytes of a snapshot, and which transactions were aborted (`partition::aborted`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, limits};
 
-use crate::{AppendError, BatchHeader};
+use crate::{AppendError, BatchHeader, CoordinatorEpoch, Marker, OpenTransaction, TransactionEnd};
 
 /// Set in ids that are derived from an idempotency key. Ids that the broker gives out are below 2^53.
 const DERIVED_BIT: i64 = 1 << 62;
@@ -50,6 +53,30 @@ pub(crate) struct Producer {
     pub(crate) epoch: ProducerEpoch,
     pub(crate) batches: VecDeque<Remembered>,
     pub(crate) last_append: Timestamp,
+    /// First offset of its open transaction.
+    pub(crate) open_since: Option<Offset>,
+    /// The last end of one of its transactions.
+    pub(crate) marker: Option<RememberedMarker>,
+}
+
+/// The last marker of a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RememberedMarker {
+    pub(crate) epoch: ProducerEpoch,
+    pub(crate) end: TransactionEnd,
+    pub(crate) coordinator_epoch: CoordinatorEpoch,
+    pub(crate) offset: Offset,
+    /// What a repeat is answered with.
+    pub(crate) timestamp: Timestamp,
+}
+
+/// By what a batch is judged, besides what is remembered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judging {
+    pub(crate) now: Timestamp,
+    pub(crate) expiration_ms: i64,
+    /// A planted fault: an old epoch is taken.
+    pub(crate) ignore_epoch: bool,
 }
 
 /// The one append of an idempotency key.
@@ -75,8 +102,10 @@ pub(crate) struct AppendTimes {
 pub(crate) struct Producers {
     /// Ordered, so that the same state is always the same snapshot.
     producers: BTreeMap<ProducerId, Producer>,
-    /// The same by their last append, oldest first.
+    /// Those without an open transaction by their last append, oldest first.
     producer_order: BTreeSet<(Timestamp, ProducerId)>,
+    /// Those with one by its first offset.
+    open: BTreeSet<(Offset, ProducerId)>,
     keys: HashMap<ProducerId, KeyedAppend>,
     /// Keys in order of their appends; one whose offset is not its key's any more is a leftover.
     key_order: VecDeque<(ProducerId, Offset)>,
@@ -87,27 +116,55 @@ impl Producers {
         self.producers.is_empty() && self.keys.is_empty()
     }
 
-    /// Judges a batch by what is remembered. Nothing is changed.
+    /// Judges a batch by what is remembered; `marker` is what a control batch says. Nothing is changed.
     pub(crate) fn check(
         &self,
         header: &BatchHeader,
-        now: Timestamp,
-        expiration_ms: i64,
+        marker: Option<Marker>,
+        judging: Judging,
     ) -> Result<Verdict, AppendError> {
         let Some(id) = header.producer_id else { return Ok(Verdict::New) };
         if is_derived(id) {
-            return self.check_key(id, header, now, expiration_ms);
+            return self.check_key(id, header, judging);
         }
-        match self.producers.get(&id) {
-            Some(producer) if !is_expired(producer.last_append, now, expiration_ms) => producer.check(id, header),
+        let known = self.producers.get(&id).filter(|producer| !producer.is_expired(judging));
+        let verdict = match (known, marker) {
+            (Some(producer), Some(marker)) => producer.check_marker(id, header, marker, judging),
+            (Some(producer), None) => producer.check(id, header, judging),
+            // Nothing of its transaction is here, so what came is not its first batch.
+            (None, None) if header.is_transactional() && header.base_sequence != Sequence(0) => {
+                Err(out_of_order(id, header.base_sequence, Sequence(0)))
+            }
             // Kafka takes any first sequence of a producer that it does not know (KIP-360).
-            _ => Ok(Verdict::New),
+            (None, _) => Ok(Verdict::New),
+        }?;
+        let opens = header.is_transactional() && marker.is_none() && verdict == Verdict::New;
+        if opens && self.open.len() >= limits::PRODUCERS_MAX && known.is_none_or(|known| known.open_since.is_none()) {
+            return Err(AppendError::TooManyTransactions { limit: limits::PRODUCERS_MAX });
         }
+        Ok(verdict)
     }
 
-    /// Remembers a batch that has its place at `base_offset`.
-    pub(crate) fn record(&mut self, header: &BatchHeader, base_offset: Offset, times: AppendTimes) {
+    /// The sequence with which a batch of this producer and epoch goes on; 0 where the epoch begins.
+    pub(crate) fn next_sequence(&self, header: &BatchHeader, judging: Judging) -> Sequence {
+        let known = header.producer_id.and_then(|id| self.producers.get(&id));
+        let known = known.filter(|producer| producer.epoch == header.producer_epoch && !producer.is_expired(judging));
+        known.map_or(Sequence(0), Producer::next_sequence)
+    }
+
+    /// Remembers a batch that has its place at `base_offset`; `marker` is what a control batch says.
+    pub(crate) fn record(
+        &mut self,
+        header: &BatchHeader,
+        marker: Option<Marker>,
+        base_offset: Offset,
+        times: AppendTimes,
+    ) {
         let Some(id) = header.producer_id else { return };
+        // A control batch of another kind ends nothing.
+        if header.is_control() && marker.is_none() {
+            return;
+        }
         if is_derived(id) {
             let append = KeyedAppend {
                 digest: (header.producer_epoch, header.base_sequence),
@@ -118,28 +175,44 @@ impl Producers {
             self.insert_key(id, append);
             return;
         }
-        let mut producer = self.take_producer(id).unwrap_or_else(|| Producer {
-            epoch: header.producer_epoch,
-            batches: VecDeque::new(),
-            last_append: times.counted,
-        });
+        let mut producer = self.take_producer(id).unwrap_or_else(|| Producer::new(header.producer_epoch));
+        producer.last_append = times.counted;
         if producer.epoch != header.producer_epoch {
             producer.epoch = header.producer_epoch;
             producer.batches.clear();
+            // Ended by a marker: this one, or one that is lost, since no batch of another epoch is taken before.
+            producer.open_since = None;
         }
-        producer.last_append = times.counted;
-        if !header.is_control() {
-            if producer.batches.len() == limits::PRODUCER_BATCHES_REMEMBERED {
-                producer.batches.pop_front();
+        match marker {
+            None => producer.push(header, base_offset, times.answered),
+            Some(Marker { end, coordinator_epoch }) => {
+                let (epoch, timestamp) = (header.producer_epoch, times.answered);
+                producer.open_since = None;
+                producer.marker =
+                    Some(RememberedMarker { epoch, end, coordinator_epoch, offset: base_offset, timestamp });
             }
-            producer.batches.push_back(Remembered {
-                base_sequence: header.base_sequence,
-                last_sequence: last_sequence(header),
-                base_offset,
-                timestamp: times.answered,
-            });
         }
         self.insert_producer(id, producer);
+    }
+
+    /// First offset of the earliest transaction that is open.
+    pub(crate) fn first_open(&self) -> Option<Offset> {
+        self.open.first().map(|(offset, _)| *offset)
+    }
+
+    /// First offset of the transaction that this producer has open.
+    pub(crate) fn open_since(&self, id: ProducerId) -> Option<Offset> {
+        self.producers.get(&id)?.open_since
+    }
+
+    /// The transactions that are open, by their first offsets.
+    pub(crate) fn open(&self) -> Vec<OpenTransaction> {
+        let told = |(first_offset, id): &(Offset, ProducerId)| OpenTransaction {
+            producer_id: *id,
+            producer_epoch: self.producers[id].epoch,
+            first_offset: *first_offset,
+        };
+        self.open.iter().map(told).collect()
     }
 
     /// Forgets whose last append is older than `expiration_ms`.
@@ -156,8 +229,10 @@ impl Producers {
 
     /// The first offsets of all batches that a repeat would be recognised by, in rising order.
     pub(crate) fn remembered(&self) -> Vec<Offset> {
-        let of_producers = self.producers.values().flat_map(|producer| &producer.batches).map(|b| b.base_offset);
-        let mut offsets: Vec<Offset> = of_producers.chain(self.keys.values().map(|key| key.base_offset)).collect();
+        let batches = self.producers.values().flat_map(|producer| &producer.batches).map(|batch| batch.base_offset);
+        let markers = self.producers.values().filter_map(|producer| producer.marker).map(|marker| marker.offset);
+        let keys = self.keys.values().map(|key| key.base_offset);
+        let mut offsets: Vec<Offset> = batches.chain(markers).chain(keys).collect();
         offsets.sort_unstable();
         offsets
     }
@@ -177,9 +252,12 @@ impl Producers {
 
     pub(crate) fn insert_producer(&mut self, id: ProducerId, producer: Producer) {
         drop(self.take_producer(id));
-        self.producer_order.insert((producer.last_append, id));
+        match producer.open_since {
+            Some(first) => self.open.insert((first, id)),
+            None => self.producer_order.insert((producer.last_append, id)),
+        };
         self.producers.insert(id, producer);
-        while self.producers.len() > limits::PRODUCERS_MAX {
+        if self.producers.len() > limits::PRODUCERS_MAX {
             self.forget_oldest_producer();
         }
     }
@@ -205,15 +283,9 @@ impl Producers {
         self.keys.get(&id).is_some_and(other)
     }
 
-    fn check_key(
-        &self,
-        id: ProducerId,
-        header: &BatchHeader,
-        now: Timestamp,
-        expiration_ms: i64,
-    ) -> Result<Verdict, AppendError> {
+    fn check_key(&self, id: ProducerId, header: &BatchHeader, judging: Judging) -> Result<Verdict, AppendError> {
         match self.keys.get(&id) {
-            Some(key) if !is_expired(key.last_append, now, expiration_ms) => {
+            Some(key) if !is_expired(key.last_append, judging.now, judging.expiration_ms) => {
                 if key.digest == (header.producer_epoch, header.base_sequence) {
                     Ok(Verdict::Duplicate { base_offset: key.base_offset, timestamp: key.timestamp })
                 } else {
@@ -226,7 +298,10 @@ impl Producers {
 
     fn take_producer(&mut self, id: ProducerId) -> Option<Producer> {
         let producer = self.producers.remove(&id)?;
-        self.producer_order.remove(&(producer.last_append, id));
+        match producer.open_since {
+            Some(first) => self.open.remove(&(first, id)),
+            None => self.producer_order.remove(&(producer.last_append, id)),
+        };
         Some(producer)
     }
 
@@ -245,16 +320,43 @@ impl Producers {
 }
 
 impl Producer {
-    fn check(&self, id: ProducerId, header: &BatchHeader) -> Result<Verdict, AppendError> {
-        if header.producer_epoch < self.epoch {
-            return Err(AppendError::ProducerFenced {
-                producer_id: id,
-                got: header.producer_epoch,
-                current: self.epoch,
-            });
+    fn new(epoch: ProducerEpoch) -> Self {
+        Self { epoch, batches: VecDeque::new(), last_append: Timestamp(0), open_since: None, marker: None }
+    }
+
+    /// The sequence with which its epoch goes on. Where a marker alone is of this epoch, the epoch has just begun.
+    fn next_sequence(&self) -> Sequence {
+        self.batches.back().map_or(Sequence(0), |batch| batch.last_sequence.advance(1))
+    }
+
+    /// Whether it may be forgotten. While its transaction is open readers wait for its end.
+    fn is_expired(&self, judging: Judging) -> bool {
+        self.open_since.is_none() && is_expired(self.last_append, judging.now, judging.expiration_ms)
+    }
+
+    fn push(&mut self, header: &BatchHeader, base_offset: Offset, timestamp: Timestamp) {
+        if self.batches.len() == limits::PRODUCER_BATCHES_REMEMBERED {
+            self.batches.pop_front();
         }
-        if header.is_control() {
-            return Ok(Verdict::New);
+        self.batches.push_back(Remembered {
+            base_sequence: header.base_sequence,
+            last_sequence: last_sequence(header),
+            base_offset,
+            timestamp,
+        });
+        if header.is_transactional() {
+            self.open_since.get_or_insert(base_offset);
+        }
+    }
+
+    fn check(&self, id: ProducerId, header: &BatchHeader, judging: Judging) -> Result<Verdict, AppendError> {
+        if header.producer_epoch < self.epoch {
+            return if judging.ignore_epoch { Ok(Verdict::New) } else { Err(self.fenced(id, header)) };
+        }
+        // A transaction has one epoch: that it ended must be written before a batch of the next may come.
+        let is_other = !header.is_transactional() || header.producer_epoch > self.epoch;
+        if let Some(first_offset) = self.open_since.filter(|_| is_other) {
+            return Err(AppendError::TransactionOpen { producer_id: id, first_offset });
         }
         let got = header.base_sequence;
         let expected = if header.producer_epoch > self.epoch {
@@ -265,15 +367,45 @@ impl Producer {
             if let Some(batch) = repeated {
                 return Ok(Verdict::Duplicate { base_offset: batch.base_offset, timestamp: batch.timestamp });
             }
-            // Known by a marker alone: its sequence may start anywhere.
-            self.batches.back().map_or(got, |batch| batch.last_sequence.advance(1))
+            self.next_sequence()
         };
-        if got == expected {
-            Ok(Verdict::New)
-        } else {
-            Err(AppendError::OutOfOrderSequence { producer_id: id, got, expected })
-        }
+        if got == expected { Ok(Verdict::New) } else { Err(out_of_order(id, got, expected)) }
     }
+
+    /// A marker ends what is of a lower epoch than its own, and nothing else (KIP-1228).
+    fn check_marker(
+        &self,
+        id: ProducerId,
+        header: &BatchHeader,
+        marker: Marker,
+        judging: Judging,
+    ) -> Result<Verdict, AppendError> {
+        if let Some(last) = self.marker {
+            let (got, current) = (marker.coordinator_epoch, last.coordinator_epoch);
+            if got < current {
+                return Err(AppendError::CoordinatorFenced { producer_id: id, got, current });
+            }
+            if header.producer_epoch == last.epoch {
+                return if marker.end == last.end {
+                    Ok(Verdict::Duplicate { base_offset: last.offset, timestamp: last.timestamp })
+                } else {
+                    Err(AppendError::TransactionEnded { producer_id: id, marker_offset: last.offset })
+                };
+            }
+        }
+        if header.producer_epoch <= self.epoch && !judging.ignore_epoch {
+            return Err(self.fenced(id, header));
+        }
+        Ok(Verdict::New)
+    }
+
+    fn fenced(&self, id: ProducerId, header: &BatchHeader) -> AppendError {
+        AppendError::ProducerFenced { producer_id: id, got: header.producer_epoch, current: self.epoch }
+    }
+}
+
+fn out_of_order(producer_id: ProducerId, got: Sequence, expected: Sequence) -> AppendError {
+    AppendError::OutOfOrderSequence { producer_id, got, expected }
 }
 
 fn last_sequence(header: &BatchHeader) -> Sequence {
@@ -285,189 +417,4 @@ fn is_expired(last_append: Timestamp, now: Timestamp, expiration_ms: i64) -> boo
 }
 
 #[cfg(test)]
-mod tests {
-    use levada_model::{LeaderEpoch, Record};
-    use proptest::prelude::{Strategy, any, prop, proptest};
-    use proptest::{prop_assert, prop_assert_eq};
-
-    use super::*;
-    use crate::{BatchBuilder, NewBatch};
-
-    const EXPIRATION_MS: i64 = 100;
-
-    fn header(id: ProducerId, epoch: i16, sequence: i32, records: usize) -> BatchHeader {
-        let producer = Some((id, ProducerEpoch(epoch), Sequence(sequence)));
-        let mut builder = BatchBuilder::new(NewBatch { producer, ..NewBatch::default() }, 0);
-        (0..records).for_each(|_| builder.push(Timestamp(0), &Record::default()));
-        *builder.finish().expect("no compression").stamp(Offset(0), LeaderEpoch(0)).header()
-    }
-
-    fn at(now: i64) -> AppendTimes {
-        AppendTimes { answered: Timestamp(now), counted: Timestamp(now) }
-    }
-
-    /// What the memory is, said the slow way: all appends that ever were.
-    #[derive(Default)]
-    struct Naive(Vec<(i16, i32, usize, Offset, i64)>);
-
-    impl Naive {
-        fn check(&self, epoch: i16, sequence: i32, records: usize, now: i64) -> Result<Verdict, String> {
-            let Some((last_epoch, last_sequence, last_records, _, last_now)) = self.0.last().copied() else {
-                return Ok(Verdict::New);
-            };
-            // An entry that expired is forgotten whole.
-            if now - last_now > EXPIRATION_MS {
-                return Ok(Verdict::New);
-            }
-            if epoch < last_epoch {
-                return Err("fenced".to_owned());
-            }
-            if epoch > last_epoch {
-                return if sequence == 0 { Ok(Verdict::New) } else { Err("expected 0".to_owned()) };
-            }
-            let of_epoch = self.0.iter().rev().take_while(|append| append.0 == epoch).take(5);
-            for (_, base, count, offset, when) in of_epoch {
-                if (*base, *count) == (sequence, records) {
-                    return Ok(Verdict::Duplicate { base_offset: *offset, timestamp: Timestamp(*when) });
-                }
-            }
-            let expected = (i64::from(last_sequence) + last_records as i64) % (1 << 31);
-            if i64::from(sequence) == expected { Ok(Verdict::New) } else { Err(format!("expected {expected}")) }
-        }
-    }
-
-    fn words(error: &AppendError) -> String {
-        match error {
-            AppendError::ProducerFenced { .. } => "fenced".to_owned(),
-            AppendError::OutOfOrderSequence { expected, .. } => format!("expected {expected}"),
-            other => other.to_string(),
-        }
-    }
-
-    /// Epoch, step from the right sequence, records, and the time since the last append.
-    fn appends() -> impl Strategy<Value = Vec<(i16, i64, usize, i64)>> {
-        let step = proptest::prop_oneof![4 => proptest::strategy::Just(0_i64), 2 => -20..20_i64];
-        prop::collection::vec((0..3_i16, step, 1..4_usize, 0..60_i64), 1..40)
-    }
-
-    proptest! {
-        #[test]
-        fn a_producer_is_judged_as_by_one_who_remembers_everything(start in any::<bool>(), appends in appends()) {
-            let id = ProducerId(7);
-            let (mut producers, mut naive) = (Producers::default(), Naive::default());
-            let (mut now, mut next_offset) = (0, 0);
-            // Near the largest sequence, so that it wraps.
-            let mut right = if start { i64::from(i32::MAX) - 3 } else { 0 };
-            let mut highest = 0;
-            for (epoch, step, records, wait) in appends {
-                now += wait;
-                if epoch > highest {
-                    right = 0;
-                }
-                let sequence = i32::try_from((right + step).rem_euclid(1 << 31)).expect("below");
-                let header = header(id, epoch, sequence, records);
-                let judged = producers.check(&header, Timestamp(now), EXPIRATION_MS).map_err(|error| words(&error));
-                prop_assert_eq!(&judged, &naive.check(epoch, sequence, records, now));
-                if judged == Ok(Verdict::New) {
-                    let expired = naive.0.last().is_some_and(|last| now - last.4 > EXPIRATION_MS);
-                    producers.expire(Timestamp(now), EXPIRATION_MS);
-                    prop_assert!(!expired || producers.is_empty());
-                    if expired {
-                        naive.0.clear();
-                    }
-                    producers.record(&header, Offset(next_offset), at(now));
-                    naive.0.push((epoch, sequence, records, Offset(next_offset), now));
-                    next_offset += records as u64;
-                    right = (i64::from(sequence) + records as i64) % (1 << 31);
-                    highest = epoch;
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn ids_derived_from_keys_are_told_from_ids_given_out() {
-        for hash in [0, 1, u64::MAX, 1 << 62, 1 << 63] {
-            let id = derived_producer_id(hash);
-            assert!(is_derived(id) && id.0 > 0, "{id}");
-        }
-        assert!(!is_derived(ProducerId((1 << 53) - 1)));
-        assert_ne!(derived_producer_id(1), derived_producer_id(2));
-    }
-
-    #[test]
-    fn a_key_is_answered_again_only_with_the_same_digest_and_only_until_it_expires() {
-        let mut producers = Producers::default();
-        let id = derived_producer_id(99);
-        producers.record(&header(id, 4, 1000, 2), Offset(40), at(5));
-        let check =
-            |epoch, sequence, now| producers.check(&header(id, epoch, sequence, 1), Timestamp(now), EXPIRATION_MS);
-        let repeat = Verdict::Duplicate { base_offset: Offset(40), timestamp: Timestamp(5) };
-        assert_eq!(check(4, 1000, 105).expect("a repeat"), repeat);
-        assert!(matches!(check(4, 1001, 105), Err(AppendError::KeyReused)));
-        assert!(matches!(check(5, 1000, 105), Err(AppendError::KeyReused)));
-        assert_eq!(check(4, 1001, 106).expect("expired"), Verdict::New);
-    }
-
-    #[test]
-    fn only_the_newest_keys_are_remembered() {
-        let mut producers = Producers::default();
-        let most = limits::IDEMPOTENCY_KEYS_MAX as u64;
-        let append = |offset| KeyedAppend {
-            digest: (ProducerEpoch(0), Sequence(0)),
-            base_offset: Offset(offset),
-            timestamp: Timestamp(0),
-            last_append: Timestamp(0),
-        };
-        // The oldest comes again after it expired, so it is now the newest.
-        (0..most).for_each(|n| producers.insert_key(derived_producer_id(n), append(n)));
-        producers.insert_key(derived_producer_id(0), append(most));
-        producers.insert_key(derived_producer_id(most), append(most + 1));
-        assert_eq!(producers.keys().count() as u64, most);
-        let first = producers.keys().next().map(|(id, _)| id);
-        assert_eq!(first, Some(derived_producer_id(2)));
-        let newest: Vec<_> = producers.keys().skip(limits::IDEMPOTENCY_KEYS_MAX - 2).map(|(id, _)| id).collect();
-        assert_eq!(newest, [derived_producer_id(0), derived_producer_id(most)]);
-        producers.expire(Timestamp(EXPIRATION_MS + 1), EXPIRATION_MS);
-        assert!(producers.is_empty() && producers.keys().next().is_none());
-    }
-
-    #[test]
-    fn a_producer_too_many_takes_the_place_of_the_one_whose_last_append_is_oldest() {
-        let mut producers = Producers::default();
-        let most = limits::PRODUCERS_MAX as i64;
-        let one = header(ProducerId(0), 0, 0, 1);
-        let of = |id| BatchHeader { producer_id: Some(ProducerId(id)), ..one };
-        (0..most).for_each(|id| producers.record(&of(id), Offset(0), at(id)));
-        let sequel = BatchHeader { base_sequence: Sequence(1), ..of(0) };
-        producers.record(&sequel, Offset(1), at(most));
-        producers.record(&of(most), Offset(2), at(most));
-        let ids: Vec<_> = producers.producers().map(|(id, _)| id.0).collect();
-        assert_eq!(ids.len() as i64, most);
-        assert_eq!((ids[0], ids[1]), (0, 2), "it has appended since, so the next one was the oldest");
-        assert_eq!(
-            producers.check(&sequel, Timestamp(most), i64::MAX).expect("known"),
-            Verdict::Duplicate { base_offset: Offset(1), timestamp: Timestamp(most) }
-        );
-        producers.expire(Timestamp(most + EXPIRATION_MS), EXPIRATION_MS);
-        assert_eq!(producers.producers().len(), 2, "those whose last append is not older");
-        producers.expire(Timestamp(most + EXPIRATION_MS + 1), EXPIRATION_MS);
-        assert!(producers.is_empty() && producers == Producers::default());
-    }
-
-    #[test]
-    fn a_marker_fences_and_leaves_the_sequence_alone() {
-        let id = ProducerId(3);
-        let mut marker = header(id, 2, 0, 1);
-        marker.attributes |= 0x30;
-        marker.base_sequence = Sequence(-1);
-        let mut producers = Producers::default();
-        producers.record(&header(id, 2, 0, 2), Offset(0), at(0));
-        assert_eq!(producers.check(&marker, Timestamp(1), EXPIRATION_MS).expect("taken"), Verdict::New);
-        producers.record(&marker, Offset(2), at(1));
-        assert_eq!(producers.check(&header(id, 2, 2, 1), Timestamp(1), EXPIRATION_MS).expect("goes on"), Verdict::New);
-        marker.producer_epoch = ProducerEpoch(1);
-        let fenced = producers.check(&marker, Timestamp(1), EXPIRATION_MS);
-        assert!(matches!(fenced, Err(AppendError::ProducerFenced { current: ProducerEpoch(2), .. })));
-    }
-}
+mod tests;

@@ -17,6 +17,6 @@ pub use ids::{
     ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Tick, Timestamp,
     TopicId,
 };
-pub use names::{GroupName, InstanceId, MemberId, NameError, TopicName};
+pub use names::{GroupName, InstanceId, MemberId, NameError, TopicName, TransactionalId};
 pub use principal::{AllowAll, Authorizer, Denied, Operation, Principal, Resource};
 pub use record::{Header, Record};

@@ -79,6 +79,47 @@ pub const COMPACTION_MEMORY_BYTES: usize = 64 << 20;
 pub const COMPACT_WAIT_MS_MAX: u64 = 30_000;
 /// Partitions of `__consumer_offsets`.
 pub const CONSUMER_OFFSETS_PARTITIONS: u32 = 50;
+/// Partitions of `__transaction_state`.
+pub const TRANSACTION_STATE_PARTITIONS: u32 = 50;
+/// Longest transactional id, in characters.
+pub const TRANSACTIONAL_ID_CHARS_MAX: usize = 255;
+/// Most transactional ids that one coordinator of transactions keeps; a further one is refused.
+pub const TRANSACTIONAL_IDS_MAX: usize = 100_000;
+/// How long a transactional id is kept without a transaction (`transactional.id.expiration.ms`): 7 days.
+pub const TRANSACTIONAL_ID_EXPIRATION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Time-outs that a producer of transactions may ask for; the largest is Kafka's `transaction.max.timeout.ms`.
+pub const TRANSACTION_TIMEOUT_MS: RangeInclusive<u64> = 100..=15 * 60 * 1000;
+/// The time-out of transactions whose producer names none (Kafka's `transaction.timeout.ms`).
+pub const TRANSACTION_TIMEOUT_MS_DEFAULT: u64 = 60_000;
+/// Most aborted transactions that the head of a read of stored batches names: heads beyond 8 KiB are refused by many.
+pub const READ_ABORTED_MAX: usize = 64;
+/// Most partitions that one transaction writes to.
+pub const TRANSACTION_PARTITIONS_MAX: usize = 10_000;
+/// Most groups whose offsets one transaction commits.
+pub const TRANSACTION_GROUPS_MAX: usize = 100;
+/// Most transactions with offsets of groups that are open at once in one partition of `__consumer_offsets`.
+pub const GROUP_TRANSACTIONS_MAX: usize = 10_000;
+/// Most offsets that wait there at once for the ends of their transactions.
+pub const GROUP_PENDING_OFFSETS_MAX: usize = 10 * GROUP_OFFSETS_MAX;
+/// How long a marker that could not be written waits for its next try.
+pub const MARKER_RETRY_MS: u64 = 500;
+/// How long the word is awaited that a marker was written; then it is sent again.
+pub const MARKER_ANSWER_MS_MAX: u64 = 30_000;
+/// Most markers that are with the owners of partitions at once, of all transactions together.
+pub const MARKERS_IN_FLIGHT_MAX: usize = 16_384;
+/// How long a transaction of one request may take; then it is aborted.
+pub const EXECUTE_TIMEOUT_MS: u64 = 60_000;
+/// Most transactions of one request at once; further ones wait.
+pub const EXECUTE_AT_ONCE_MAX: usize = 1_024;
+/// How long the answer of a transaction of one request is kept for its `Idempotency-Key`: 24 hours.
+pub const EXECUTE_ANSWER_MS: u64 = 24 * 60 * 60 * 1000;
+/// Longest answer that is kept for an `Idempotency-Key` of a transaction of one request.
+pub const EXECUTE_ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Most bytes of such answers that one coordinator of transactions keeps, with [`EXECUTE_ENTRY_BYTES`] for each; the oldest
+/// go first.
+pub const EXECUTE_ANSWERS_BYTES_MAX: usize = 8 << 20;
+/// What is counted for each kept answer besides its bytes.
+pub const EXECUTE_ENTRY_BYTES: usize = 512;
 /// Most members of one group.
 pub const GROUP_MEMBERS_MAX: usize = 10_000;
 /// Most topics that one member of a group subscribes to.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::{INSTANCE_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX, NAME_BYTES_MAX};
+use crate::limits::{INSTANCE_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX, NAME_BYTES_MAX, TRANSACTIONAL_ID_CHARS_MAX};
 
 /// Why a name was refused; its text states the whole rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -59,6 +59,7 @@ const INSTANCE: Rule = Rule {
     reserved: &[],
     rest: ", none of them a control character",
 };
+const TRANSACTIONAL: Rule = Rule { kind: "transactional ids", chars_max: TRANSACTIONAL_ID_CHARS_MAX, ..INSTANCE };
 
 impl Rule {
     fn check(&'static self, name: &str) -> Result<Arc<str>, NameError> {
@@ -148,9 +149,21 @@ name! {
     /// The identity that a member of a group keeps over its restarts (KIP-345), such as `pod-0/a`.
     InstanceId, INSTANCE
 }
+name! {
+    /// The identity that a producer of transactions keeps over its restarts (KIP-98), such as `billing-1`.
+    TransactionalId, TRANSACTIONAL
+}
 
 impl TopicName {
     /// Whether the topic is the broker's own (`__consumer_offsets` and its like): closed to producers.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.as_str().starts_with("__")
+    }
+}
+
+impl TransactionalId {
+    /// Whether it is one of the broker's own, for transactions of one request: closed to users.
     #[must_use]
     pub fn is_internal(&self) -> bool {
         self.as_str().starts_with("__")
@@ -195,6 +208,19 @@ mod tests {
         for bad in ["", "a\0", "a\nb", "\u{85}", &"ü".repeat(256)] {
             let error = InstanceId::new(bad).expect_err(bad).to_string();
             let rule = "instance ids have 1 to 255 characters, none of them a control character;";
+            assert!(error.starts_with(rule), "{error}");
+        }
+    }
+
+    #[test]
+    fn transactional_ids_are_any_printable_text_and_some_are_the_brokers_own() {
+        for good in ["billing-1", "日本 1", "_", &"ü".repeat(255)] {
+            assert!(!TransactionalId::new(good).expect(good).is_internal());
+        }
+        assert!(TransactionalId::new("__execute-1").expect("within the rule").is_internal());
+        for bad in ["", "a\0", &"a".repeat(256)] {
+            let error = TransactionalId::new(bad).expect_err(bad).to_string();
+            let rule = "transactional ids have 1 to 255 characters, none of them a control character;";
             assert!(error.starts_with(rule), "{error}");
         }
     }

@@ -181,6 +181,7 @@ fn cors_layer(gate: &Gate) -> CorsLayer {
         HeaderName::from_static("levada-last-stable-offset"),
         HeaderName::from_static("levada-log-start-offset"),
         HeaderName::from_static("levada-gaps"),
+        HeaderName::from_static("levada-aborted-transactions"),
     ];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(gate.origins().iter().cloned()))

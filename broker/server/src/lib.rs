@@ -24,6 +24,7 @@ mod start;
 mod state;
 mod streamed;
 mod topics;
+mod transactions;
 mod ws;
 
 pub use options::ServeOptions;

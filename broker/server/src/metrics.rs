@@ -190,6 +190,7 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("damaged_ranges", "Stretches of offsets lost to damage", stats.damaged_ranges),
         ("compaction_failing", "Partitions whose last pass of compaction failed", stats.compaction_failing),
         ("group_members", "Members of consumer groups", stats.groups.members),
+        ("transactions_open", "Transactions that are open or being ended", stats.transactions_open),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -212,6 +213,14 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("compaction_failures", "Passes of compaction that failed", stats.compaction_failures),
         ("group_rebalances", "Rebalances that consumer groups have begun", stats.group_rebalances),
         ("dead_letters", "Records that were copied to dead letters", stats.dead_letters),
+        ("transactions_begun", "Transactions that began", stats.transactions_begun),
+        ("transactions_committed", "Transactions whose commit stands", stats.transactions_committed),
+        ("transactions_aborted", "Transactions whose abort stands, whoever wanted it", stats.transactions_aborted),
+        (
+            "transactions_timed_out",
+            "Transactions that were aborted since their time was over",
+            stats.transactions_timed_out,
+        ),
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);

@@ -6,7 +6,7 @@ use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::front::{note_route, nothing_here};
-use crate::{AppState, cluster, compaction, groups, openapi, produce, read, topics, ws};
+use crate::{AppState, cluster, compaction, groups, openapi, produce, read, topics, transactions, ws};
 
 /// All routes.
 pub(crate) fn router(state: AppState) -> Router {
@@ -17,6 +17,7 @@ pub(crate) fn router(state: AppState) -> Router {
         .merge(produce::routes())
         .merge(read::routes())
         .merge(groups::routes())
+        .merge(transactions::routes())
         .merge(ws::routes())
         .split_for_parts();
     api.merge(openapi::routes(&openapi::complete(&document)))

@@ -6,3 +6,4 @@ mod follow;
 mod groups;
 mod producer;
 mod script;
+mod transactions;

@@ -55,6 +55,11 @@ impl Group {
     }
 }
 
+/// Whether a member holds a partition, or has to give it up and has not yet.
+pub(super) fn is_held(member: &MemberRecord, partition: &TopicPartition) -> bool {
+    member.places.get(partition).is_some_and(|place| place.hold.epoch().is_some())
+}
+
 /// Whether a commit counts: its member holds the partition, and has without a break since the delivery.
 fn judge(member: &MemberRecord, commit: &MemberCommit) -> Result<(), Refusal> {
     let held = member.places.get(&commit.partition).and_then(|place| place.hold.epoch());

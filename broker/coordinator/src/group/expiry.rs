@@ -10,7 +10,7 @@ use levada_extension::TopicPartition;
 use super::{Context, Group, Timer};
 use crate::records::{GroupRecord, OffsetRecord};
 use crate::terms::DeleteError;
-use crate::timers::after;
+use crate::timers::{after, after_stored};
 
 impl Group {
     /// The last member is gone.
@@ -30,14 +30,18 @@ impl Group {
     /// The time of retention has begun before a restart.
     pub(super) fn keep_for_the_rest(&mut self, ctx: &Context<'_>) {
         let written = self.offsets.iter().map(|(_, record)| record.written_at());
-        let since = written.chain(self.head.empty_since).max().unwrap_or(ctx.now.wall);
-        let passed = u64::try_from(ctx.now.wall.0.saturating_sub(since.0)).unwrap_or(0);
-        let rest = ctx.options.offsets_retention_ms.saturating_sub(passed);
-        self.timers.set(&Timer::Expiry, Some(after(ctx.now.tick, rest)));
+        let since = written.chain(self.pending.written_at()).chain(self.head.empty_since).max().unwrap_or(ctx.now.wall);
+        let at = after_stored(ctx.now, since, ctx.options.offsets_retention_ms);
+        self.timers.set(&Timer::Expiry, Some(at));
     }
 
-    /// The time of retention has passed.
+    /// The time of retention has passed. Where a transaction with offsets of the group is open, somebody is at work on it:
+    /// it begins anew, since a commit is about to come or the transaction ends by its own time.
     pub(super) fn expire(&mut self, ctx: &mut Context<'_>) {
+        if !self.pending.is_empty() {
+            self.keep_for_a_while(ctx);
+            return;
+        }
         let committed: Vec<TopicPartition> = self.committed().map(|(partition, _)| *partition).collect();
         if committed.is_empty() {
             self.erase();
@@ -49,7 +53,7 @@ impl Group {
         self.keep_for_a_while(ctx);
     }
 
-    /// Deletes it, unless it has members.
+    /// Deletes it with what is pending, unless it has members.
     pub(crate) fn delete(&mut self) -> Result<(), DeleteError> {
         if !self.is_shown() {
             return Err(DeleteError::NotFound);
@@ -62,6 +66,7 @@ impl Group {
     }
 
     fn erase(&mut self) {
+        self.drop_pending(|_| true);
         let partitions: Vec<_> = self.offsets.keys().copied().collect();
         partitions.iter().for_each(|partition| drop(self.offsets.remove(partition)));
         self.head = GroupRecord::default();

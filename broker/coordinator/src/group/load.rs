@@ -26,6 +26,7 @@ impl Group {
     }
 
     pub(crate) fn load_offset(&mut self, partition: TopicPartition, offset: Option<OffsetRecord>) {
+        self.pending.supersede_all(partition);
         self.offsets.load(partition, offset);
     }
 

@@ -53,8 +53,9 @@ impl Group {
         }
     }
 
-    /// Removes the offsets of topics that are gone.
+    /// Removes the offsets of topics that are gone, and what is pending of them.
     fn drop_offsets(&mut self, topics: &dyn TopicsView) {
+        self.drop_pending(|partition| !topics.has(partition.topic));
         let start = |topic| TopicPartition { topic, partition: PartitionIndex(0) };
         let mut from = start(TopicId(Uuid::nil()));
         while let Some(&first) = self.offsets.key_from(&from) {

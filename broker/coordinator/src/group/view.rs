@@ -10,7 +10,8 @@ use crate::terms::{Committed, GroupState, GroupSummary, GroupView, Holding, Memb
 impl Group {
     /// Whether there is more of it than marks of what has expired.
     pub(crate) fn is_shown(&self) -> bool {
-        self.active() > 0 || self.offsets.is_empty() || self.committed().next().is_some()
+        let has_members = self.active() > 0;
+        has_members || self.offsets.is_empty() || !self.pending.is_empty() || self.committed().next().is_some()
     }
 
     pub(crate) fn summary(&self) -> GroupSummary {
@@ -70,6 +71,7 @@ impl Group {
                 revoked: matches!(place.hold, Hold::Revoking(_)),
                 committed: offset.and_then(OffsetRecord::committed).map(|committed| committed.offset),
                 expired: matches!(offset, Some(OffsetRecord::Expired(_))),
+                undecided: self.pending.has(*partition),
             });
         }
         holdings.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));

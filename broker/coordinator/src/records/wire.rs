@@ -4,11 +4,11 @@ use bytes::{Buf, BufMut, Bytes};
 use levada_model::{GroupName, MemberId};
 
 /// Reads the parts of a key or value one after the other.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 macro_rules! number {
     ($name:ident, $try_get:ident, $type:ty) => {
-        pub(super) fn $name(&mut self) -> Result<$type, String> {
+        pub(crate) fn $name(&mut self) -> Result<$type, String> {
             self.0.$try_get().map_err(|_| CUT.to_owned())
         }
     };
@@ -18,7 +18,7 @@ const CUT: &str = "it is cut off";
 
 impl<'a> Reader<'a> {
     /// Opens `bytes`, which begin with `version`.
-    pub(super) fn open(bytes: &'a [u8], version: u8) -> Result<Self, String> {
+    pub(crate) fn open(bytes: &'a [u8], version: u8) -> Result<Self, String> {
         let mut reader = Self(bytes);
         let found = reader.u8()?;
         if found == version { Ok(reader) } else { Err(format!("version {found} is not known here")) }
@@ -33,25 +33,25 @@ impl<'a> Reader<'a> {
     number!(i64, try_get_i64, i64);
 
     /// `len` bytes.
-    pub(super) fn bytes(&mut self, len: usize) -> Result<&'a [u8], String> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], String> {
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(CUT)?;
         self.0 = rest;
         Ok(bytes)
     }
 
     /// A text after a length of 2 bytes.
-    pub(super) fn text(&mut self) -> Result<&'a str, String> {
+    pub(crate) fn text(&mut self) -> Result<&'a str, String> {
         let len = self.u16()?;
         std::str::from_utf8(self.bytes(len.into())?).map_err(|error| error.to_string())
     }
 
     /// A name after a length of 2 bytes.
-    pub(super) fn name<T, E: ToString>(&mut self, new: impl FnOnce(&str) -> Result<T, E>) -> Result<T, String> {
+    pub(crate) fn name<T, E: ToString>(&mut self, new: impl FnOnce(&str) -> Result<T, E>) -> Result<T, String> {
         new(self.text()?).map_err(|error| error.to_string())
     }
 
     /// A name after a length of 2 bytes; none if it is empty.
-    pub(super) fn optional_name<T, E: ToString>(
+    pub(crate) fn optional_name<T, E: ToString>(
         &mut self,
         new: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<Option<T>, String> {
@@ -62,13 +62,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing may follow.
-    pub(super) fn end(self) -> Result<(), String> {
+    pub(crate) fn end(self) -> Result<(), String> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes lie behind it", self.0.len())) }
     }
 }
 
 /// A text after a length of 2 bytes.
-pub(super) fn put_text(bytes: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.put_u16(u16::try_from(text.len()).expect("names and notes of a record are short"));
     bytes.put_slice(text.as_bytes());
 }

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use levada_coordinator::{
     AssignTask, ClassicAnswer, Committed, Coordinator, CoordinatorOptions, DeleteError, GroupState, GroupView, Holding,
-    JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, Refusal, StandaloneError, Start, Step, TopicInfo,
-    TopicsView,
+    JoinError, MarkerError, MemberCommit, MemberError, MemberView, NewMember, Now, OffsetsMarker, Outcome,
+    PendingError, Producer, Refusal, StandaloneError, Start, Step, TopicInfo, TopicsView,
 };
 use levada_extension::{Assignment, AssignorFault, TopicPartition, native_assignor};
 use levada_model::{
-    GroupName, InstanceId, LeaderEpoch, MemberId, Offset, PartitionIndex, Tick, Timestamp, TopicId, TopicName,
+    GroupName, InstanceId, LeaderEpoch, MemberId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Tick, Timestamp,
+    TopicId, TopicName,
 };
 use uuid::Uuid;
+
+use crate::log::{COMPACTIONS, Log};
 
 pub(crate) const OPTIONS: CoordinatorOptions = CoordinatorOptions {
     initial_rebalance_delay_ms: 3_000,
@@ -91,7 +94,11 @@ pub(crate) struct World {
     pub(crate) replies: BTreeMap<u64, ClassicAnswer>,
     /// The records of the last step.
     pub(crate) written: usize,
-    log: BTreeMap<Bytes, Bytes>,
+    /// All that was written.
+    pub(crate) log: Log,
+    /// What of it counts: the newest of each key.
+    visible: BTreeMap<Bytes, Bytes>,
+    restarts: usize,
     options: CoordinatorOptions,
     tick: u64,
     wall: i64,
@@ -110,7 +117,9 @@ impl World {
             changed: BTreeSet::new(),
             replies: BTreeMap::new(),
             written: 0,
-            log: BTreeMap::new(),
+            log: Log::default(),
+            visible: BTreeMap::new(),
+            restarts: 0,
             options: OPTIONS,
             tick: 1_000_000,
             // Before 2020, so that first generations are 1.
@@ -171,9 +180,10 @@ impl World {
     /// The same without a look at the whole log, for groups of thousands.
     pub(crate) fn coordinator_join(&mut self, id: &str) {
         let step = self.coordinator.join(self.now(), &self.topics, &group(), new_member(id));
+        self.log.append(&step);
         step.answer.expect("it may join");
         for record in step.records {
-            self.log.insert(record.key, record.value.expect("nothing is removed"));
+            self.visible.insert(record.key, record.value.expect("nothing is removed"));
         }
     }
 
@@ -273,12 +283,13 @@ impl World {
         self.answer(answer);
     }
 
-    /// Loads a new coordinator from the log.
+    /// Loads a new coordinator from the log, which was compacted meanwhile, or was not.
     pub(crate) fn restart(&mut self) {
-        let mut coordinator = Coordinator::new(self.options.clone());
-        for (key, value) in &self.log {
-            coordinator.replay(key, Some(value)).expect("the log can be read");
+        self.restarts += 1;
+        if let Some(how) = COMPACTIONS.get(self.restarts % (COMPACTIONS.len() + 1)) {
+            self.log = self.log.compacted(*how);
         }
+        let mut coordinator = self.log.replayed(&self.options);
         let step = coordinator.loaded(self.now());
         assert!(step.records.is_empty(), "an undamaged log is consistent");
         self.coordinator = coordinator;
@@ -315,6 +326,45 @@ impl World {
         holdings.iter().find(|holding| holding.partition == partition(index)).expect("it is held").epoch.0
     }
 
+    /// An offset of a partition of `t` is taken into a transaction, from outside of the members.
+    pub(crate) fn add(&mut self, producer: Producer, index: u32, offset: u64) -> Result<(), PendingError> {
+        self.add_as(None, producer, vec![(partition(index), offset)])
+    }
+
+    /// Offsets are taken into a transaction, by a member or from outside of them.
+    pub(crate) fn add_as(
+        &mut self,
+        by: Option<&str>,
+        producer: Producer,
+        offsets: Vec<(TopicPartition, u64)>,
+    ) -> Result<(), PendingError> {
+        let now = self.now();
+        let committed = |(at, offset)| {
+            let leader_epoch = LeaderEpoch(0);
+            let metadata = String::new();
+            (at, Committed { offset: Offset(offset), leader_epoch, committed_at: now.wall, metadata })
+        };
+        let commits = offsets.into_iter().map(committed).collect();
+        let by = by.map(member);
+        let step = self.coordinator.add_transaction_offsets(now, &group(), by.as_ref(), producer, commits);
+        self.take(step)
+    }
+
+    /// The transaction of a producer ends, by a marker of the first coordinator.
+    pub(crate) fn end(&mut self, producer: Producer, outcome: Outcome) {
+        self.end_by(OffsetsMarker { producer: next(producer), coordinator_epoch: 1, outcome }).expect("it is taken");
+    }
+
+    pub(crate) fn end_by(&mut self, marker: OffsetsMarker) -> Result<(), MarkerError> {
+        let step = self.coordinator.end_transaction(self.now(), marker);
+        self.take(step)
+    }
+
+    /// Whatever a compaction leaves of the log gives the same coordinator.
+    pub(crate) fn check_replays(&self) {
+        self.log.check_replays(&self.coordinator, self.now(), &self.options);
+    }
+
     /// The committed offset of a partition of `t`.
     pub(crate) fn committed(&self, index: u32) -> Option<u64> {
         let view = self.coordinator.group(&group())?;
@@ -324,15 +374,22 @@ impl World {
     /// Takes in what a step did.
     pub(crate) fn take<T>(&mut self, step: Step<T>) -> T {
         self.written = step.records.len();
+        if self.log.append(&step) {
+            self.written = 1;
+            self.visible = self.log.visible();
+        }
         for record in step.records {
             match record.value {
-                Some(value) => drop(self.log.insert(record.key, value)),
-                None => assert!(self.log.remove(&record.key).is_some(), "only what is stored is removed"),
+                Some(value) => drop(self.visible.insert(record.key, value)),
+                None => {
+                    let is_stored = self.visible.remove(&record.key).is_some() || self.log.is_pending(&record.key);
+                    assert!(is_stored, "only what is stored is removed");
+                }
             }
         }
         let known = self.coordinator.records().into_iter();
         let known: BTreeMap<_, _> = known.map(|record| (record.key, record.value.expect("a value"))).collect();
-        assert!(known == self.log, "the records of all steps say what the coordinator knows");
+        assert!(known == self.visible, "the records of all steps say what the coordinator knows");
         self.changed = step.changed.into_iter().map(|(_, member)| member).collect();
         for reply in step.replies {
             let before = self.replies.insert(reply.token, reply.answer);
@@ -358,6 +415,16 @@ pub(crate) fn well_or_built_in(task: &AssignTask) -> Result<Assignment, Assignor
     native_assignor(&task.assignor)
         .unwrap_or_else(|| native_assignor("round-robin").expect("it is"))
         .assign(&task.input)
+}
+
+/// A producer in the epoch of one of its transactions.
+pub(crate) fn producer(id: i64, epoch: i16) -> Producer {
+    Producer { id: ProducerId(id), epoch: ProducerEpoch(epoch) }
+}
+
+/// The producer in the epoch of the marker, and of its next transaction.
+pub(crate) fn next(producer: Producer) -> Producer {
+    Producer { epoch: ProducerEpoch(producer.epoch.0 + 1), ..producer }
 }
 
 /// A member of session 45 s, rebalance time-out 60 s, fetch interval 300 s.

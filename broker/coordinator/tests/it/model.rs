@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use levada_coordinator::{AssignTask, GroupState, MemberState, Refusal, Start};
+use levada_coordinator::{AssignTask, GroupState, MemberState, Outcome, Refusal, Start};
 use levada_extension::{
     Assignment, Assignor, AssignorFault, CooperativeStickyAssignor, TopicPartition, check_assignment,
 };
@@ -33,6 +33,16 @@ pub(crate) enum Offset {
     Expired { wall: i64 },
 }
 
+/// An offset in a transaction.
+#[derive(Clone, Debug)]
+struct Pending {
+    producer: i64,
+    at: u64,
+    partition: TopicPartition,
+    offset: u64,
+    wall: i64,
+}
+
 /// What is done at a time; the order counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
@@ -58,6 +68,12 @@ pub(crate) struct Model {
     pub(crate) generation: u32,
     pub(crate) due: bool,
     pub(crate) offsets: BTreeMap<TopicPartition, Offset>,
+    /// All that was ever added to a transaction that is open, in order.
+    pending: Vec<Pending>,
+    /// When something was last written of a partition that counts now, a tombstone too.
+    counts_since: BTreeMap<TopicPartition, u64>,
+    /// How much was written.
+    written: u64,
     pub(crate) assignor: Option<String>,
     pub(crate) fallback: Option<u32>,
     pub(crate) tick: u64,
@@ -78,12 +94,34 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn is_gone(&self) -> bool {
-        self.members.is_empty() && self.offsets.is_empty() && self.empty_since.is_none()
+        self.members.is_empty() && self.offsets.is_empty() && self.empty_since.is_none() && !self.has_pending()
+    }
+
+    /// Those that would count if their transaction committed now.
+    fn standing(&self) -> impl Iterator<Item = &Pending> {
+        let since = |partition| self.counts_since.get(partition).copied().unwrap_or_default();
+        self.pending.iter().filter(move |pending| pending.at > since(&pending.partition))
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.standing().next().is_some()
+    }
+
+    /// Whether a transaction that is open could still move the offset of a partition.
+    pub(crate) fn is_undecided(&self, partition: &TopicPartition) -> bool {
+        self.standing().any(|pending| pending.partition == *partition)
+    }
+
+    /// Partitions that are held and undecided, with their holders.
+    pub(crate) fn undecided(&self) -> BTreeMap<TopicPartition, MemberId> {
+        let undecided = self.hold.iter().filter(|(partition, _)| self.is_undecided(partition));
+        undecided.map(|(partition, (holder, _))| (*partition, holder.clone())).collect()
     }
 
     pub(crate) fn is_shown(&self) -> bool {
         let committed = self.offsets.values().any(|offset| matches!(offset, Offset::Committed { .. }));
-        !self.is_gone() && (!self.members.is_empty() || committed || self.offsets.is_empty())
+        let something = !self.members.is_empty() || committed || self.has_pending();
+        !self.is_gone() && (something || self.offsets.is_empty())
     }
 
     pub(crate) fn revoking(&self, member: &MemberId) -> Vec<TopicPartition> {
@@ -231,6 +269,7 @@ impl Model {
         match self.offsets.get(&partition) {
             Some(Offset::Committed { offset: stands, .. }) if epoch.is_some() && *stands >= offset => Ok(*stands),
             _ => {
+                self.write(partition);
                 self.offsets.insert(partition, Offset::Committed { offset, wall: self.wall });
                 Ok(offset)
             }
@@ -238,13 +277,44 @@ impl Model {
     }
 
     pub(crate) fn commit_standalone(&mut self, partition: TopicPartition, offset: u64) {
+        self.write(partition);
         self.offsets.insert(partition, Offset::Committed { offset, wall: self.wall });
         self.expiry_at = Some(self.tick + OPTIONS.offsets_retention_ms);
     }
 
+    /// Something of a partition is written that counts at once.
+    fn write(&mut self, partition: TopicPartition) {
+        self.written += 1;
+        self.counts_since.insert(partition, self.written);
+    }
+
+    pub(crate) fn add(&mut self, producer: i64, partition: TopicPartition, offset: u64) {
+        self.written += 1;
+        self.pending.push(Pending { producer, at: self.written, partition, offset, wall: self.wall });
+        if self.members.is_empty() {
+            self.expiry_at = Some(self.tick + OPTIONS.offsets_retention_ms);
+        }
+    }
+
+    pub(crate) fn end(&mut self, producer: i64, outcome: Outcome) {
+        let (of, others) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.producer == producer);
+        self.pending = others;
+        let of: Vec<Pending> = of;
+        for Pending { at, partition, offset, wall, .. } in of.into_iter().filter(|_| outcome == Outcome::Commit) {
+            let since = self.counts_since.entry(partition).or_default();
+            if *since < at {
+                *since = at;
+                self.offsets.insert(partition, Offset::Committed { offset, wall });
+            }
+        }
+    }
+
     pub(crate) fn delete(&mut self) {
-        let world = self.world.clone();
-        *self = Self { tick: self.tick, wall: self.wall, world, looked: self.looked, ..Self::default() };
+        let pending = std::mem::take(&mut self.pending);
+        pending.iter().for_each(|pending| self.write(pending.partition));
+        let (world, counts_since) = (self.world.clone(), self.counts_since.clone());
+        let (tick, wall, looked, written) = (self.tick, self.wall, self.looked, self.written);
+        *self = Self { tick, wall, world, looked, written, counts_since, pending, ..Self::default() };
     }
 
     /// Does what is due now, the earliest first.
@@ -304,6 +374,7 @@ impl Model {
             let written = self.offsets.values().map(|offset| match offset {
                 Offset::Committed { wall, .. } | Offset::Expired { wall } => *wall,
             });
+            let written = written.chain(self.standing().map(|pending| pending.wall));
             let since = written.chain(self.empty_since).max().unwrap_or(self.wall);
             let passed = u64::try_from(self.wall - since).unwrap_or(0);
             self.expiry_at = (!self.is_gone()).then(|| self.tick + OPTIONS.offsets_retention_ms.saturating_sub(passed));
@@ -364,6 +435,10 @@ impl Model {
 
     fn expire(&mut self) {
         self.expiry_at = None;
+        if self.has_pending() {
+            self.expiry_at = Some(self.tick + OPTIONS.offsets_retention_ms);
+            return;
+        }
         let mut any = false;
         for offset in self.offsets.values_mut() {
             if matches!(offset, Offset::Committed { .. }) {
@@ -395,6 +470,7 @@ impl Model {
         let all: BTreeSet<TopicPartition> = self.world.values().flatten().copied().collect();
         let topics: BTreeSet<_> = all.iter().map(|partition| partition.topic).collect();
         self.offsets.retain(|partition, _| topics.contains(&partition.topic));
+        self.pending.retain(|pending| topics.contains(&pending.partition.topic));
         let gone: Vec<_> = self.hold.keys().chain(self.target.keys()).filter(|p| !all.contains(*p)).copied().collect();
         for partition in gone {
             self.target.remove(&partition);

@@ -1,10 +1,12 @@
 //! Random events against the naive model, with invariants after every step.
 
+mod pending;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use levada_coordinator::{
-    AssignmentEpoch, Committed, GroupState, Holding, MemberCommit, MemberError, MemberView, NewMember, Refusal,
-    TopicsView,
+    AssignmentEpoch, Committed, GroupState, Holding, MemberCommit, MemberError, MemberView, NewMember, Outcome,
+    Refusal, TopicsView,
 };
 use levada_extension::{AssignorFault, TopicPartition};
 use levada_model::{InstanceId, LeaderEpoch, MemberId, Offset, TopicName};
@@ -53,6 +55,21 @@ enum Event {
     CommitStandalone {
         partition: usize,
         offset: u64,
+    },
+    /// An offset is taken into a transaction of one of three producers, by a member or (from 5 on) from outside.
+    Add {
+        producer: i64,
+        epoch: i16,
+        who: usize,
+        partition: usize,
+        offset: u64,
+    },
+    /// A transaction of one of them ends.
+    End {
+        producer: i64,
+        epoch: i16,
+        coordinator_epoch: i32,
+        outcome: Outcome,
     },
     Delete,
     Topic {
@@ -110,6 +127,8 @@ fn events() -> impl Strategy<Value = Event> {
         4 => any::<bool>().prop_map(|fetches| Event::Everybody { fetches }),
         6 => how.prop_map(|how| Event::Answer { how }),
         1 => (0usize..6, 0u64..20).prop_map(|(partition, offset)| Event::CommitStandalone { partition, offset }),
+        7 => pending::adds(),
+        4 => pending::ends(),
         1 => Just(Event::Delete),
         2 => (0u8..2, change).prop_map(|(which, change)| Event::Topic { which, change }),
         1 => (-300_000i64..300_000).prop_map(|millis| Event::SetWall { millis }),
@@ -148,6 +167,8 @@ impl Both {
     }
 
     fn apply(&mut self, event: &Event) {
+        let undecided = self.model.undecided();
+        self.real.changed.clear();
         match event {
             Event::Join { instance, topics, assignor } => self.join(*instance, *topics, *assignor),
             Event::Poll { who, again } => self.each(*who, |both, id| both.poll(id, *again)),
@@ -164,6 +185,12 @@ impl Both {
             }
             Event::Answer { how } => self.answer(*how),
             Event::CommitStandalone { partition, offset } => self.commit_standalone(*partition, *offset),
+            Event::Add { producer, epoch, who, partition, offset } => {
+                self.add(*producer, *epoch, *who, *partition, *offset);
+            }
+            Event::End { producer, epoch, coordinator_epoch, outcome } => {
+                self.end(*producer, *epoch, *coordinator_epoch, *outcome);
+            }
             Event::Delete => {
                 let deleted = self.real.delete().is_ok();
                 assert_eq!(deleted, self.model.is_shown() && self.model.members.is_empty());
@@ -181,8 +208,19 @@ impl Both {
                 self.model.restart();
             }
         }
+        if matches!(event, Event::Commit { .. } | Event::End { .. }) {
+            self.check_news(&undecided);
+        }
         self.compare();
         self.check_holdings();
+        self.real.check_replays();
+    }
+
+    /// The last step decided partitions: their holders are told to look, and nobody else.
+    fn check_news(&self, before: &BTreeMap<TopicPartition, MemberId>) {
+        let after = self.model.undecided();
+        let decided = before.iter().filter(|(partition, _)| !after.contains_key(partition));
+        assert_eq!(self.real.changed, decided.map(|(_, holder)| holder.clone()).collect());
     }
 
     fn join(&mut self, instance: Option<u8>, topics: u8, assignor: u8) {
@@ -407,6 +445,7 @@ impl Both {
                 None => (None, false),
             };
             assert_eq!((holding.committed, holding.expired), (committed, expired));
+            assert_eq!(holding.undecided, self.model.is_undecided(partition));
         }
         assert_eq!(view.generation.0, self.model.generation);
         assert_eq!(view.state, self.model.member_state(id));

@@ -1,8 +1,11 @@
-//! Which records of the batches that were read count, and where to go on behind them. Offsets are dense in what producers
-//! send; where a log was compacted they are not, and a batch may hold any part of its records, or none.
+//! Which records of the batches that were read count, and where to go on behind them: none of aborted transactions, for
+//! whoever reads what is committed. Offsets are dense in what producers send; where a log was compacted they are not, and
+//! a batch may hold any part of its records, or none.
 
-use levada_log::Batch;
-use levada_model::{Compression, Offset};
+use std::collections::HashMap;
+
+use levada_log::{AbortedTransaction, Batch};
+use levada_model::{Compression, Offset, ProducerId};
 
 use crate::heavy::{Work, compute};
 
@@ -16,6 +19,27 @@ pub(super) async fn keep_records(
 ) -> (Vec<Batch>, Offset) {
     let bytes = to_unpack_bytes(&batches, from, max_records);
     compute(Work::Unpack, bytes, move || keep(batches, from, max_records, end)).await
+}
+
+/// The batches without those of aborted transactions, which are told by their first offsets. Control batches stay.
+pub(super) fn without_aborted(mut batches: Vec<Batch>, aborted: &[AbortedTransaction]) -> Vec<Batch> {
+    if aborted.is_empty() {
+        return batches;
+    }
+    let mut begun = aborted.iter().peekable();
+    // Of each producer the last that began: it has one at a time. Where markers were lost, the one that hides more.
+    let mut open: HashMap<ProducerId, AbortedTransaction> = HashMap::new();
+    batches.retain(|batch| {
+        let header = batch.header();
+        while let Some(next) = begun.next_if(|next| next.first_offset <= header.base_offset) {
+            let last_offset =
+                open.get(&next.producer_id).map_or(next.last_offset, |o| o.last_offset.max(next.last_offset));
+            open.insert(next.producer_id, AbortedTransaction { last_offset, ..*next });
+        }
+        let of = header.producer_id.and_then(|id| open.get(&id));
+        !of.is_some_and(|aborted| aborted.holds(header))
+    });
+    batches
 }
 
 /// How many bytes to judge the work of going through a batch's records by.
@@ -117,7 +141,7 @@ mod tests {
     use bytes::{Bytes, BytesMut};
     use crc_fast::CrcAlgorithm::Crc32Iscsi;
     use levada_log::{BatchBuilder, NewBatch};
-    use levada_model::{LeaderEpoch, Record, Timestamp};
+    use levada_model::{LeaderEpoch, ProducerEpoch, Record, Sequence, Timestamp};
     use tokio::runtime::Builder;
 
     use super::*;
@@ -184,6 +208,41 @@ mod tests {
     fn kept(batches: Vec<Batch>, from: u64, max_records: usize, end: u64) -> (Vec<u64>, u64) {
         let (kept, next) = keep(batches, Offset(from), max_records, Offset(end));
         (kept.iter().map(|batch| batch.header().base_offset.0).collect(), next.0)
+    }
+
+    #[test]
+    fn batches_of_aborted_transactions_are_left_out_and_their_markers_stay() {
+        let of = |base, id, control| {
+            let producer = Some((ProducerId(id), ProducerEpoch(0), Sequence(0)));
+            let new = NewBatch { producer, transactional: true, control, ..NewBatch::default() };
+            let mut builder = BatchBuilder::new(new, 0);
+            builder.push(Timestamp(1), &Record::default());
+            builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
+        };
+        let batches = vec![
+            of(0, 1, false),
+            of(1, 2, false),
+            dense(2, 1),
+            of(3, 1, false),
+            of(4, 1, true),
+            of(5, 1, false),
+            of(6, 2, false),
+        ];
+        let aborted = |first, last, id| AbortedTransaction {
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            producer_id: ProducerId(id),
+        };
+        let left = |aborted: &[AbortedTransaction]| -> Vec<u64> {
+            let left = without_aborted(batches.clone(), aborted);
+            left.iter().map(|batch| batch.header().base_offset.0).collect()
+        };
+        assert_eq!(left(&[]), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(left(&[aborted(0, 4, 1)]), [1, 2, 4, 5, 6]);
+        assert_eq!(left(&[aborted(0, 4, 1), aborted(5, 9, 1), aborted(6, 9, 2)]), [1, 2, 4]);
+        assert_eq!(left(&[aborted(1, 3, 2)]), [0, 2, 3, 4, 5, 6], "the later one is another transaction");
+        // One whose marker is lost hides to its end, also behind a later one that is known.
+        assert_eq!(left(&[aborted(0, 6, 1), aborted(3, 4, 1)]), [1, 2, 4, 6]);
     }
 
     #[test]

@@ -257,7 +257,9 @@ fn not_stored(of: &TopicName, fault: &AppendFault) -> GroupError {
         | AppendFault::Keyless(_)
         | AppendFault::TopicDeleted
         | AppendFault::Retiring(_) => busy(of, fault),
-        AppendFault::Refused(_) => GroupError::DeadLetters { topic: of.clone(), reason: fault.to_string() },
+        AppendFault::Refused(_) | AppendFault::Transaction(_) => {
+            GroupError::DeadLetters { topic: of.clone(), reason: fault.to_string() }
+        }
     }
 }
 

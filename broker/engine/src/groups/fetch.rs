@@ -10,11 +10,12 @@ use levada_model::{GroupName, MemberId, Operation, Principal, Resource};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::coordinators::CoordinatorHandle;
+use super::kind::GroupCoordinator;
 use super::members::{member_error, membership, timed};
 use super::standing::Standing;
 use super::terms::{GroupCursor, GroupError, GroupFetch, GroupFetched, GroupPosition};
 use crate::Engine;
+use crate::fetch::IDLE_READS_MIN;
 
 /// A waiting fetch says so many times within a session that its member lives.
 const SIGNS_A_SESSION: u64 = 3;
@@ -91,7 +92,7 @@ struct Polling<'a> {
     who: &'a Principal,
     group: &'a GroupName,
     member: &'a MemberId,
-    coordinator: CoordinatorHandle,
+    coordinator: GroupCoordinator,
 }
 
 impl Polling<'_> {
@@ -105,10 +106,13 @@ impl Polling<'_> {
         let told = Told::of(&view, cursor.as_ref());
         let mut standing = Standing::new(self.engine.core.clone(), cursor);
         standing.follow(&view).await?;
+        let mut rounds_left = IDLE_READS_MIN;
         loop {
             let parts = standing.read(max_records.max(1), max_bytes.max(1)).await?;
+            rounds_left = rounds_left.saturating_sub(1);
             // Also where news without records come all the time it ends.
-            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now())
+                && (rounds_left == 0 || !standing.has_news());
             let mut is_over = is_late || !parts.is_empty() || told.is_changed(&view);
             if !is_over {
                 let _waiters = standing.register(&woken);
@@ -148,7 +152,8 @@ impl Polling<'_> {
 }
 
 /// What the member knows of what it holds: by its cursor, or else what there was when its fetch came. (Who always comes
-/// without a cursor cannot be told from one who comes for the first time, and shall have its wait too.)
+/// without a cursor cannot be told from one who comes for the first time, and shall have its wait too. A partition that is
+/// not begun before its offsets are decided is in no cursor, and is no reason to answer again and again.)
 struct Told {
     holdings: BTreeSet<(TopicPartition, AssignmentEpoch)>,
     is_idle: bool,
@@ -159,9 +164,10 @@ impl Told {
         let holdings = match cursor {
             Some(cursor) => {
                 let positions = cursor.positions.iter();
-                positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch)).collect()
+                let known = positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch));
+                known.chain(named(view.holdings.iter().filter(|holding| holding.undecided))).collect()
             }
-            None => holdings(view),
+            None => named(&view.holdings).collect(),
         };
         Self { holdings, is_idle: view.state == MemberState::Idle }
     }
@@ -170,13 +176,15 @@ impl Told {
     /// none for the member.
     fn is_changed(&self, view: &MemberView) -> bool {
         view.holdings.iter().any(|holding| holding.revoked)
-            || holdings(view) != self.holdings
+            || named(&view.holdings).collect::<BTreeSet<_>>() != self.holdings
             || (view.state == MemberState::Idle && !self.is_idle)
     }
 }
 
-fn holdings(view: &MemberView) -> BTreeSet<(TopicPartition, AssignmentEpoch)> {
-    view.holdings.iter().map(|holding| (holding.partition, holding.epoch)).collect()
+fn named<'a>(
+    holdings: impl IntoIterator<Item = &'a Holding>,
+) -> impl Iterator<Item = (TopicPartition, AssignmentEpoch)> {
+    holdings.into_iter().map(|holding| (holding.partition, holding.epoch))
 }
 
 fn sign_interval(view: &MemberView) -> Duration {

@@ -12,7 +12,7 @@ use levada_model::{
 };
 use uuid::Uuid;
 
-use super::coordinators::CoordinatorHandle;
+use super::kind::{GroupCoordinator, GroupKind};
 use super::terms::{CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership};
 use crate::Engine;
 use crate::catalog::Topic;
@@ -35,7 +35,7 @@ impl Engine {
         }
         // Nothing is written for a group that cannot be.
         self.core.refuse_unknown(&join.topics)?;
-        let topic = self.core.ensure_offsets_topic().await?;
+        let topic = self.core.ensure_coordinators::<GroupKind>().await?;
         let topics = join.topics.clone();
         let member = NewMember {
             member_id: MemberId::new(&Uuid::new_v4().simple().to_string()).expect("32 digits keep the rule"),
@@ -156,7 +156,7 @@ impl Core {
         self: &Arc<Self>,
         group: &GroupName,
         member: &MemberId,
-    ) -> Result<CoordinatorHandle, GroupError> {
+    ) -> Result<GroupCoordinator, GroupError> {
         if self.is_closing() {
             return Err(GroupError::Closing);
         }

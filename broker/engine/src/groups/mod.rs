@@ -1,30 +1,24 @@
-//! Consumer groups: the coordinators of `levada_coordinator` with their log, clock and topics, and what members and
-//! operators ask of them.
+//! Consumer groups: their coordinators with clock and topics, and what members and operators ask of them.
 //!
-//! Not here: the rules of groups (the coordinator's), and what a cursor looks like as text (the server's).
+//! Not here: the rules of groups (`levada_coordinator`'s), how a coordinator lives in its log (`coordinators`), and what a
+//! cursor looks like as text (the server's).
 
 mod assignors;
-mod coordinators;
 mod dead_letters;
 mod fetch;
-mod loading;
+mod kind;
 mod members;
-mod offsets_topic;
 mod operators;
-mod progress;
+mod pending;
 mod rejected;
-mod slot;
 mod standalone;
 mod standing;
 mod terms;
-mod ticker;
-mod watches;
 
-pub(crate) use coordinators::Groups;
-pub(crate) use offsets_topic::bring_up_to_date;
+pub(crate) use kind::{GroupKind, Groups};
+pub(crate) use pending::PendingOffsets;
 pub use terms::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
     OffsetCommit, OffsetReset, RejectRecords, ResetCause,
 };
-pub(crate) use ticker::start as start_ticker;

@@ -29,7 +29,7 @@ impl Engine {
         }
         self.core.groups.load_all();
         let mut groups = Vec::new();
-        for coordinator in self.core.groups.coordinators() {
+        for coordinator in self.core.groups.all() {
             groups.extend(coordinator.look(|machine| machine.groups()).await?);
         }
         groups.retain(|summary| self.core.authorize(who, Operation::Describe, Resource::Group(&summary.group)).is_ok());

@@ -7,6 +7,7 @@ use levada_coordinator::{Committed, StandaloneError};
 use levada_extension::TopicPartition;
 use levada_model::{GroupName, Offset, Operation, Principal, Resource, Timestamp, TopicName};
 
+use super::kind::GroupKind;
 use super::terms::{CommittedOffset, GroupError, OffsetCommit};
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -119,7 +120,7 @@ impl Core {
         commits: Vec<Commit>,
         now: Timestamp,
     ) -> Result<(), GroupError> {
-        let topic = self.ensure_offsets_topic().await?;
+        let topic = self.ensure_coordinators::<GroupKind>().await?;
         let commit = |commit: Commit| {
             let at = TopicPartition { topic: commit.topic.id(), partition: commit.partition.index() };
             let committed = Committed {

@@ -10,6 +10,7 @@ use levada_model::{
 };
 use thiserror::Error;
 
+use crate::coordinators::CoordinatorFault;
 use crate::{Fetched, From};
 
 /// The settings of all consumer groups.
@@ -331,6 +332,14 @@ pub enum GroupError {
         /// The cap.
         limit_bytes: usize,
     },
+    /// Too much waits for the ends of transactions; try again when some have ended.
+    #[error("{limit} {of} wait already for their end in the group's partition; try again")]
+    TooManyPending {
+        /// The cap.
+        limit: usize,
+        /// Of what.
+        of: &'static str,
+    },
     /// Members of Kafka's classic protocol are in the group.
     #[error("the group has members of another protocol")]
     InconsistentProtocol,
@@ -389,4 +398,16 @@ pub enum GroupError {
         /// Whether the change may hold all the same.
         possible: bool,
     },
+}
+
+impl std::convert::From<CoordinatorFault> for GroupError {
+    fn from(fault: CoordinatorFault) -> Self {
+        match fault {
+            CoordinatorFault::Loading => Self::Loading,
+            CoordinatorFault::Closing => Self::Closing,
+            CoordinatorFault::Overloaded => Self::Overloaded,
+            CoordinatorFault::Storage(error) => Self::Storage(error),
+            CoordinatorFault::Fenced { reason, possible } => Self::Fenced { reason, possible },
+        }
+    }
 }

@@ -48,8 +48,9 @@ pub(crate) struct Partition {
     keyed_only: AtomicBool,
     cleaning: Cleaning,
     leader_epoch: AtomicI32,
+    /// Where what cannot be taken back ends.
     high_watermark: AtomicU64,
-    /// The high watermark, until there are transactions.
+    /// Where what is also decided ends; never beyond the high watermark.
     last_stable: AtomicU64,
     /// Something was written and not synced.
     dirty: AtomicBool,
@@ -89,7 +90,7 @@ impl Partition {
         }
         // Sealed segments are measured once, and here rather than on the thread of whoever asks for sizes first.
         let _ = log.reader().size_bytes();
-        let end = log.marks().log_end.0;
+        let (high_watermark, last_stable) = owner::visible(&log.marks(), page_cache);
         Ok(Arc::new(Self {
             index: spec.index,
             path,
@@ -103,8 +104,8 @@ impl Partition {
             keyed_only: AtomicBool::new(spec.config.cleanup.compact),
             cleaning: Cleaning::default(),
             leader_epoch: AtomicI32::new(spec.leader_epoch.0),
-            high_watermark: AtomicU64::new(end),
-            last_stable: AtomicU64::new(end),
+            high_watermark: AtomicU64::new(high_watermark.0),
+            last_stable: AtomicU64::new(last_stable.0),
             dirty: AtomicBool::new(false),
             settling: AtomicBool::new(false),
             tail: Arc::new(Tail::new(directory.tail_budget().clone())),
@@ -170,7 +171,8 @@ impl Partition {
     }
 
     /// The one read for everyone: from the tail cache, else from the files on a thread that may block. `from` must be
-    /// below `bound`, which must be a mark of this partition.
+    /// below `bound`, which must be the mark that [`bound`](Self::bound) gives for the isolation. What was aborted is in
+    /// the chunk, which tells of it where only committed records are wanted.
     ///
     /// # Errors
     /// As [`LogReader::read`].
@@ -179,13 +181,14 @@ impl Partition {
         from: Offset,
         max_bytes: usize,
         bound: Offset,
+        isolation: Isolation,
     ) -> Result<ReadChunk, ReadError> {
         let log_start = self.log_start();
         if from < log_start {
             return Err(ReadError::BelowStart { requested: from, log_start });
         }
         let counters = self.directory.counters();
-        let chunk = match self.tail.read(from, max_bytes, bound) {
+        let mut chunk = match self.tail.read(from, max_bytes, bound) {
             Some(chunk) => {
                 counters.tail_cache_hits.add(1);
                 chunk
@@ -193,9 +196,16 @@ impl Partition {
             None => {
                 counters.file_reads.add(1);
                 let reader = self.reader.clone();
-                blocking(move || reader.read(from, max_bytes, bound)).await?
+                let read = move || match isolation {
+                    Isolation::ReadCommitted => reader.read_committed(from, max_bytes, bound),
+                    Isolation::ReadUncommitted => reader.read(from, max_bytes, bound),
+                };
+                blocking(read).await?
             }
         };
+        if isolation == Isolation::ReadUncommitted {
+            chunk.aborted.clear();
+        }
         let size_bytes: usize = chunk.batches.iter().map(|batch| batch.bytes().len()).sum();
         counters.read_bytes.add(size_bytes as u64);
         Ok(chunk)
@@ -221,6 +231,7 @@ impl Partition {
                 if !page_cache {
                     self.flush(log)?;
                 }
+                self.publish(&log.marks());
             }
         }
         self.queue.lock().shut = retiring.then_some(Shut::Retiring);
@@ -238,7 +249,13 @@ impl Partition {
 
     /// Housekeeping of the log; blocks.
     pub(crate) fn maintain(&self, now: Timestamp) -> Result<Retained, Arc<StorageError>> {
-        let retained = self.with_flushed(|log| log.maintain(now, self.high_watermark()))?.unwrap_or_default();
+        // What is not decided was readable by nobody yet, so it stays, however old it is.
+        let retained = self.with_flushed(|log| {
+            let retained = log.maintain(now, self.last_stable_offset())?;
+            self.publish(&log.marks());
+            Ok(retained)
+        })?;
+        let retained = retained.unwrap_or_default();
         self.directory.counters().segments_removed.add(retained.segments as u64);
         Ok(retained)
     }
@@ -290,7 +307,11 @@ impl Partition {
     /// Moves the log start up; blocks.
     pub(crate) fn truncate_front(&self, before: Offset) -> Result<Offset, Arc<StorageError>> {
         match &mut *self.log.lock() {
-            Some(log) => log.truncate_front(before),
+            Some(log) => {
+                let log_start = log.truncate_front(before)?;
+                self.publish(&log.marks());
+                Ok(log_start)
+            }
             None => Ok(self.log_start()),
         }
     }
@@ -325,8 +346,7 @@ fn open_log(
     options: LogOptions,
     spec: &PartitionSpec<'_>,
 ) -> Result<PartitionLog, OpenError> {
-    let storage = directory.storage().clone();
-    let (mut log, recovery) = PartitionLog::open(storage, path, options, directory.now(), spec.clean)?;
+    let (mut log, recovery) = directory.open_log(path, options, spec.clean)?;
     log.begin_at(spec.start_at);
     if recovery.cut_bytes > 0 || !recovery.damage.is_empty() {
         tracing::warn!(path = %path.display(), ?recovery, "the log was recovered");

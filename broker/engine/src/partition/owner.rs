@@ -1,6 +1,8 @@
 //! The owner's work: take all that waits as one group, stage it, write it with one call, sync it where the topic
 //! promises that, publish the marks, answer.
 //!
+//! The end of a transaction is synced in every topic.
+//!
 //! Who does it ("combining by whoever comes first"): in `page-cache` topics the producer that finds nobody at work
 //! serves the queue on its own thread, for a few groups at most and never where a sync may be due; everywhere else a log
 //! thread of the directory. While one group is written the next one forms.
@@ -9,12 +11,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use levada_log::{Append, AppendError, Appended, Batch, PartitionLog, StorageError};
+use levada_log::{
+    AbortedTransaction, Append, AppendError, Appended, Batch, BatchBuf, Marks, PartitionLog, StorageError,
+    TransactionEnd,
+};
 use levada_model::{Offset, Timestamp};
 use parking_lot::MutexGuard;
 use tokio::sync::oneshot;
 
-use super::queue::{Pending, Queue};
+use super::queue::{Pending, Queue, Shut};
 use super::{Landed, Landings, NewAppend, Partition};
 use crate::AppendFault;
 
@@ -22,7 +27,8 @@ use crate::AppendFault;
 const INLINE_GROUPS_MAX: usize = 3;
 
 impl Partition {
-    /// Hands an append to the owner. From then on it is the owner's: it is stored though nobody waits for the answer.
+    /// Hands an append to the owner. From then on it is the owner's: it is stored though nobody waits for the answer. A
+    /// partition that retires takes the ends of its transactions still.
     ///
     /// # Errors
     /// When it is not accepted; nothing of it is stored then.
@@ -32,7 +38,8 @@ impl Partition {
         }
         let (pending, answer) = Pending::new(append);
         let mut queue = self.queue.lock();
-        if let Some(shut) = queue.shut {
+        let is_end = pending.append.is_end();
+        if let Some(shut) = queue.shut.filter(|shut| *shut != Shut::Retiring || !is_end) {
             return Err(shut.fault(self.index));
         }
         if queue.push(pending).is_err() {
@@ -93,7 +100,7 @@ impl Partition {
     /// Whether a sync may be due on the way to store what waits.
     fn may_sync(&self, log: &PartitionLog, queue: &Queue) -> bool {
         let (size_bytes, offsets) = queue.extent();
-        log.may_sync(size_bytes as u64, offsets, self.leader_epoch())
+        queue.has_end() || log.may_sync(size_bytes as u64, offsets, self.leader_epoch())
     }
 
     fn take_group(&self) -> Option<VecDeque<Pending>> {
@@ -181,21 +188,24 @@ impl Partition {
         let append_time = self.append_time.load(Ordering::Acquire);
         let epoch = self.leader_epoch();
         let mut expected_offset = append.expected_offset;
+        staged.has_end |= append.is_end();
         // The request was judged by the settings that held then. What holds now is known here alone: whoever changes it
         // holds the log.
         let is_keyless = append.keyless && self.keyed_only.load(Ordering::Acquire);
         let mut refused = is_keyless.then(|| Arc::new(AppendFault::Keyless(self.index)));
-        let mut one = |mut batch: levada_log::BatchBuf| {
+        let mut one = |mut batch: BatchBuf| {
             if let Some(fault) = &refused {
                 return Err(fault.clone());
             }
             if append_time {
                 batch.set_append_time(now);
             }
+            let ends = aborted_since(log, &batch);
             let append = Append { batch, check: append.check, expected_offset: expected_offset.take() };
             match log.stage(append, epoch, now) {
                 Ok(Appended::Stored(batch)) => {
                     let base_offset = batch.header().base_offset;
+                    staged.aborted.extend(ends.map(|ends| AbortedTransaction { last_offset: base_offset, ..ends }));
                     staged.stored.push(batch);
                     Ok(Landed { base_offset, appended_at: now, append_time, duplicate: false })
                 }
@@ -225,36 +235,59 @@ impl Partition {
         // A retry may not be told "stored" before the first try is as safe as the topic promises.
         let marks = log.marks();
         let unsynced = !staged.stored.is_empty() || staged.duplicates_end > marks.synced_end;
-        if self.page_cache.load(Ordering::Acquire) {
+        // Whoever ends a transaction forgets it then: if its end were lost, nothing would ever be stable behind it.
+        if staged.has_end || !self.page_cache.load(Ordering::Acquire) {
+            if unsynced {
+                log.sync().map_err(failed)?;
+                counters.syncs.add(1);
+                self.dirty.store(false, Ordering::Release);
+            }
+        } else {
             self.dirty.store(true, Ordering::Release);
-        } else if unsynced {
-            log.sync().map_err(failed)?;
-            counters.syncs.add(1);
         }
-        if staged.stored.is_empty() {
-            return Ok(());
-        }
-        let records: u64 = staged.stored.iter().map(|batch| u64::from(batch.header().record_count)).sum();
+        let data = staged.stored.iter().map(Batch::header).filter(|header| !header.is_control());
+        counters.appended_records.add(data.map(|header| u64::from(header.record_count)).sum());
         let size_bytes: usize = staged.stored.iter().map(|batch| batch.bytes().len()).sum();
-        counters.appended_records.add(records);
         counters.appended_bytes.add(size_bytes as u64);
-        self.tail.push(staged.stored);
-        self.publish(log.marks().log_end);
+        // Before the marks: whoever may read a batch finds there whether it was aborted.
+        self.tail.push(staged.stored, staged.aborted);
+        self.publish(&log.marks());
         Ok(())
     }
 
-    /// Moves the marks up and wakes those who wait for that.
-    fn publish(&self, end: Offset) {
-        self.high_watermark.fetch_max(end.0, Ordering::AcqRel);
-        self.last_stable.fetch_max(end.0, Ordering::AcqRel);
-        self.waiters.wake(end, end);
+    /// Moves what readers may see up to the log's marks, and wakes those who wait for that. To be called by whoever holds
+    /// the log, when what was written is as safe as the topic promises.
+    pub(super) fn publish(&self, marks: &Marks) {
+        let (high_watermark, last_stable) = visible(marks, self.page_cache.load(Ordering::Acquire));
+        // In this order: who looks at the last stable offset first never finds it beyond the high watermark.
+        self.high_watermark.fetch_max(high_watermark.0, Ordering::AcqRel);
+        self.last_stable.fetch_max(last_stable.0, Ordering::AcqRel);
+        self.waiters.wake(high_watermark, last_stable);
     }
+}
+
+/// The high watermark and the last stable offset of a topic that promises to outlive the process alone (`page-cache`), or
+/// a power cut.
+pub(super) fn visible(marks: &Marks, page_cache: bool) -> (Offset, Offset) {
+    if page_cache { (marks.log_end, marks.last_stable) } else { (marks.synced_end, marks.synced_stable) }
+}
+
+/// The transaction that a batch aborts if it is stored, all but where it ends.
+fn aborted_since(log: &PartitionLog, batch: &BatchBuf) -> Option<AbortedTransaction> {
+    batch.control().filter(|marker| marker.end == TransactionEnd::Abort)?;
+    let producer_id = batch.header().producer_id?;
+    let first_offset = log.open_since(producer_id)?;
+    Some(AbortedTransaction { first_offset, last_offset: first_offset, producer_id })
 }
 
 /// What a group has put into the log so far.
 #[derive(Default)]
 struct Staged {
     stored: Vec<Batch>,
+    /// The transactions that it aborts.
+    aborted: Vec<AbortedTransaction>,
+    /// Whether it ends a transaction, or that was done before.
+    has_end: bool,
     /// Behind the first offset of the furthest duplicate.
     duplicates_end: Offset,
 }

@@ -22,6 +22,13 @@ pub(crate) struct NewAppend {
     pub(crate) keyless: bool,
 }
 
+impl NewAppend {
+    /// Whether it ends transactions.
+    pub(super) fn is_end(&self) -> bool {
+        self.check == SequenceCheck::Marker
+    }
+}
+
 /// Where a batch landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Landed {
@@ -69,6 +76,8 @@ pub(super) struct Queue {
     waiting: VecDeque<Pending>,
     size_bytes: usize,
     offsets: u64,
+    /// How many of them end transactions.
+    ends: usize,
     /// Someone serves the queue, or is on the way to.
     pub(super) served: bool,
     /// Takes nothing more, and why.
@@ -82,8 +91,10 @@ pub(crate) enum Shut {
     Closing,
     /// Its topic was deleted.
     Deleted,
-    /// It is retiring.
+    /// It is retiring: it takes the ends of transactions alone.
     Retiring,
+    /// It is retiring, empty, and about to go.
+    Dropping,
 }
 
 impl Shut {
@@ -92,7 +103,7 @@ impl Shut {
         match self {
             Self::Closing => AppendFault::Closing,
             Self::Deleted => AppendFault::TopicDeleted,
-            Self::Retiring => AppendFault::Retiring(partition),
+            Self::Retiring | Self::Dropping => AppendFault::Retiring(partition),
         }
     }
 }
@@ -107,6 +118,7 @@ impl Queue {
         }
         self.size_bytes += pending.size_bytes;
         self.offsets += pending.offsets;
+        self.ends += usize::from(pending.append.is_end());
         self.waiting.push_back(pending);
         Ok(())
     }
@@ -127,13 +139,18 @@ impl Queue {
         (self.size_bytes, self.offsets)
     }
 
+    /// Whether something that waits ends a transaction.
+    pub(super) fn has_end(&self) -> bool {
+        self.ends > 0
+    }
+
     /// All that waits; whoever serves the queue is released if it is nothing.
     pub(super) fn take_group(&mut self) -> Option<VecDeque<Pending>> {
         if self.waiting.is_empty() {
             self.served = false;
             return None;
         }
-        (self.size_bytes, self.offsets) = (0, 0);
+        (self.size_bytes, self.offsets, self.ends) = (0, 0, 0);
         Some(std::mem::take(&mut self.waiting))
     }
 

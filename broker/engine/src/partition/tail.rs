@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use levada_log::{Batch, ReadChunk};
+use levada_log::{AbortedTransaction, Batch, ReadChunk};
 use levada_model::Offset;
 use parking_lot::Mutex;
 
@@ -75,11 +75,43 @@ impl TailBudget {
     }
 }
 
-/// The recent batches of one partition, without holes.
+/// The recent batches of one partition, without holes, and which of their transactions were aborted.
 #[derive(Debug)]
 pub(crate) struct Tail {
     budget: Arc<TailBudget>,
-    groups: Mutex<VecDeque<Group>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    groups: VecDeque<Group>,
+    /// By their markers, which lie among the batches: where a batch is kept, all behind it is.
+    aborted: VecDeque<AbortedTransaction>,
+}
+
+impl Kept {
+    /// All aborted transactions with offsets from `from` on and below `to`, by their first offsets.
+    fn aborted_within(&self, from: Offset, to: Offset) -> Vec<AbortedTransaction> {
+        let behind = self.aborted.partition_point(|aborted| aborted.last_offset < from);
+        let mut within: Vec<_> =
+            self.aborted.range(behind..).filter(|aborted| aborted.first_offset < to).copied().collect();
+        within.sort_unstable();
+        within
+    }
+
+    /// Forgets what ended before the first batch that is left.
+    fn forget_aborted(&mut self) {
+        let Some(first) = self.groups.front() else { return self.aborted.clear() };
+        let from = first.batches[0].header().base_offset;
+        let ended = self.aborted.partition_point(|aborted| aborted.last_offset < from);
+        self.aborted.drain(..ended);
+    }
+
+    /// Forgets all; so many bytes were kept.
+    fn clear(&mut self) -> usize {
+        self.aborted.clear();
+        self.groups.drain(..).map(|group| group.size_bytes).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -98,37 +130,38 @@ impl Group {
 
 impl Tail {
     pub(crate) fn new(budget: Arc<TailBudget>) -> Self {
-        Self { budget, groups: Mutex::default() }
+        Self { budget, kept: Mutex::default() }
     }
 
-    /// Keeps a group of batches, which follow one another.
-    pub(crate) fn push(self: &Arc<Self>, batches: Vec<Batch>) {
-        let Some(first) = batches.first() else { return };
-        let base = first.header().base_offset;
-        let size_bytes = batches.iter().map(|batch| batch.bytes().len() + BATCH_OVERHEAD_BYTES).sum();
-        if size_bytes > self.budget.limit_bytes {
+    /// Keeps a group of batches, which follow one another and the last group, with the transactions that it aborts.
+    pub(crate) fn push(self: &Arc<Self>, batches: Vec<Batch>, aborted: Vec<AbortedTransaction>) {
+        if batches.is_empty() {
             return;
         }
-        let mut groups = self.groups.lock();
-        if groups.back().is_some_and(|last| last.next_offset() != base) {
-            // A group was too large to be kept, so what lies before it no longer touches the tail.
-            self.budget.release(groups.drain(..).map(|group| group.size_bytes).sum());
+        let size_bytes = batches.iter().map(|batch| batch.bytes().len() + BATCH_OVERHEAD_BYTES).sum();
+        let mut kept = self.kept.lock();
+        if size_bytes > self.budget.limit_bytes {
+            // What lies before it no longer touches the tail.
+            self.budget.release(kept.clear());
+            return;
         }
         let id = self.budget.next_id.fetch_add(1, Ordering::Relaxed);
-        groups.push_back(Group { id, batches, size_bytes });
-        drop(groups);
+        kept.groups.push_back(Group { id, batches, size_bytes });
+        kept.aborted.extend(aborted);
+        drop(kept);
         self.budget.admit(self, id, size_bytes);
     }
 
     /// Batches from the one that holds `from`, at least one, else at most `max_bytes`, none at or beyond `bound`; none
-    /// at all if `from` is not kept here.
+    /// at all if `from` is not kept here. What was aborted among them is told.
     pub(crate) fn read(&self, from: Offset, max_bytes: usize, bound: Offset) -> Option<ReadChunk> {
-        let groups = self.groups.lock();
+        let kept = self.kept.lock();
+        let groups = &kept.groups;
         if groups.front()?.batches[0].header().base_offset > from {
             return None;
         }
         let first = groups.partition_point(|group| group.next_offset() <= from);
-        let mut chunk = ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from };
+        let mut chunk = ReadChunk { batches: Vec::new(), gaps: Vec::new(), next_offset: from, aborted: Vec::new() };
         let mut size_bytes = 0;
         let batches = groups.iter().skip(first).flat_map(|group| &group.batches);
         for batch in batches.skip_while(|batch| batch.header().next_offset() <= from) {
@@ -140,40 +173,46 @@ impl Tail {
             chunk.next_offset = batch.header().next_offset();
             chunk.batches.push(batch.clone());
         }
+        if chunk.batches.iter().any(|batch| batch.header().is_transactional()) {
+            chunk.aborted = kept.aborted_within(from, chunk.next_offset);
+        }
         (!chunk.batches.is_empty()).then_some(chunk)
     }
 
     /// Forgets all groups that hold something below `end`: the log now holds something else there.
     pub(crate) fn drop_below(&self, end: Offset) {
-        let mut groups = self.groups.lock();
-        while let Some(group) = groups.pop_front_if(|group| group.batches[0].header().base_offset < end) {
+        let mut kept = self.kept.lock();
+        while let Some(group) = kept.groups.pop_front_if(|group| group.batches[0].header().base_offset < end) {
             self.budget.release(group.size_bytes);
         }
+        kept.forget_aborted();
     }
 
     /// Whether the group is kept. They go oldest first.
     fn has(&self, id: u64) -> bool {
-        self.groups.lock().front().is_some_and(|oldest| oldest.id <= id)
+        self.kept.lock().groups.front().is_some_and(|oldest| oldest.id <= id)
     }
 
     /// Drops the group, which is the oldest if it is there.
     fn drop_group(&self, id: u64) {
-        if let Some(group) = self.groups.lock().pop_front_if(|oldest| oldest.id == id) {
+        let mut kept = self.kept.lock();
+        if let Some(group) = kept.groups.pop_front_if(|oldest| oldest.id == id) {
             self.budget.release(group.size_bytes);
+            kept.forget_aborted();
         }
     }
 }
 
 impl Drop for Tail {
     fn drop(&mut self) {
-        self.budget.release(self.groups.get_mut().iter().map(|group| group.size_bytes).sum());
+        self.budget.release(self.kept.get_mut().clear());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use levada_log::{BatchBuilder, NewBatch};
-    use levada_model::{LeaderEpoch, Record, Timestamp};
+    use levada_model::{LeaderEpoch, ProducerEpoch, ProducerId, Record, Sequence, Timestamp};
 
     use super::*;
 
@@ -185,6 +224,13 @@ mod tests {
         builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
     }
 
+    fn transactional(base: u64) -> Batch {
+        let producer = Some((ProducerId(7), ProducerEpoch(0), Sequence(0)));
+        let mut builder = BatchBuilder::new(NewBatch { producer, transactional: true, ..NewBatch::default() }, 0);
+        builder.push(Timestamp(1), &Record::default());
+        builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
+    }
+
     fn bases(chunk: Option<ReadChunk>) -> Vec<u64> {
         chunk.map_or(Vec::new(), |chunk| chunk.batches.iter().map(|batch| batch.header().base_offset.0).collect())
     }
@@ -192,8 +238,8 @@ mod tests {
     #[test]
     fn a_read_starts_in_the_batch_that_holds_the_offset_and_stops_at_the_bound() {
         let tail = Arc::new(Tail::new(Arc::new(TailBudget::new(1 << 20))));
-        tail.push(vec![batch(10, 5), batch(15, 2)]);
-        tail.push(vec![batch(17, 1)]);
+        tail.push(vec![batch(10, 5), batch(15, 2)], Vec::new());
+        tail.push(vec![batch(17, 1)], Vec::new());
         assert_eq!(bases(tail.read(Offset(12), usize::MAX, Offset(100))), [10, 15, 17]);
         assert_eq!(bases(tail.read(Offset(15), usize::MAX, Offset(17))), [15]);
         assert_eq!(bases(tail.read(Offset(16), 1, Offset(100))), [15], "the first comes whatever its size");
@@ -206,9 +252,9 @@ mod tests {
         let size = batch(0, 1).bytes().len() + BATCH_OVERHEAD_BYTES;
         let budget = Arc::new(TailBudget::new(2 * size));
         let (idle, busy) = (Arc::new(Tail::new(budget.clone())), Arc::new(Tail::new(budget.clone())));
-        idle.push(vec![batch(0, 1)]);
-        busy.push(vec![batch(0, 1)]);
-        busy.push(vec![batch(1, 1)]);
+        idle.push(vec![batch(0, 1)], Vec::new());
+        busy.push(vec![batch(0, 1)], Vec::new());
+        busy.push(vec![batch(1, 1)], Vec::new());
         assert_eq!(bases(idle.read(Offset(0), 1, Offset(9))), [0_u64; 0], "it was the oldest");
         assert_eq!(bases(busy.read(Offset(0), usize::MAX, Offset(9))), [0, 1]);
         assert_eq!(budget.used_bytes(), 2 * size);
@@ -220,9 +266,9 @@ mod tests {
     fn what_was_compacted_is_forgotten_with_all_of_its_group() {
         let budget = Arc::new(TailBudget::new(1 << 20));
         let tail = Arc::new(Tail::new(budget.clone()));
-        tail.push(vec![batch(0, 2)]);
-        tail.push(vec![batch(2, 2), batch(4, 2)]);
-        tail.push(vec![batch(6, 2)]);
+        tail.push(vec![batch(0, 2)], Vec::new());
+        tail.push(vec![batch(2, 2), batch(4, 2)], Vec::new());
+        tail.push(vec![batch(6, 2)], Vec::new());
         tail.drop_below(Offset(4));
         assert_eq!(bases(tail.read(Offset(0), usize::MAX, Offset(9))), [0_u64; 0]);
         assert_eq!(bases(tail.read(Offset(4), usize::MAX, Offset(9))), [0_u64; 0], "its group held something else too");
@@ -232,12 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn what_was_aborted_is_told_for_as_long_as_a_batch_of_it_may_be_kept() {
+        let one = batch(0, 1).bytes().len() + BATCH_OVERHEAD_BYTES;
+        let tail = Arc::new(Tail::new(Arc::new(TailBudget::new(4 * one))));
+        let aborted = |first, last| AbortedTransaction {
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            producer_id: ProducerId(7),
+        };
+        let told = |from, max_bytes| tail.read(Offset(from), max_bytes, Offset(100)).map(|chunk| chunk.aborted);
+        tail.push(vec![transactional(0)], vec![]);
+        tail.push(vec![batch(1, 1)], vec![]);
+        tail.push(vec![transactional(2), transactional(3)], vec![aborted(0, 1), aborted(2, 3)]);
+        assert_eq!(told(0, usize::MAX), Some(vec![aborted(0, 1), aborted(2, 3)]));
+        assert_eq!(told(0, 1), Some(vec![aborted(0, 1)]), "of what is read alone");
+        assert_eq!(told(1, 1), Some(vec![]), "nothing of it can be of a transaction");
+        assert_eq!(told(2, 1), Some(vec![aborted(2, 3)]));
+        tail.push(vec![batch(4, 1), batch(5, 1)], vec![]);
+        assert_eq!(told(1, 1), None, "it made room");
+        assert_eq!(tail.kept.lock().aborted, [aborted(2, 3)], "no batch of it is left");
+        tail.drop_below(Offset(4));
+        assert_eq!(tail.kept.lock().aborted, []);
+    }
+
+    #[test]
     fn what_is_gone_is_not_noted_for_ever() {
         let budget = Arc::new(TailBudget::new(1 << 20));
         let lasting = Arc::new(Tail::new(budget.clone()));
-        lasting.push(vec![batch(0, 1)]);
+        lasting.push(vec![batch(0, 1)], Vec::new());
         for _ in 0..3 * ORDER_MIN {
-            Arc::new(Tail::new(budget.clone())).push(vec![batch(0, 1)]);
+            Arc::new(Tail::new(budget.clone())).push(vec![batch(0, 1)], Vec::new());
         }
         assert!(budget.order.lock().groups.len() <= ORDER_MIN);
         assert_eq!(bases(lasting.read(Offset(0), 1, Offset(9))), [0]);
@@ -245,10 +315,14 @@ mod tests {
 
     #[test]
     fn a_group_that_was_not_kept_leaves_no_hole() {
-        let tail = Arc::new(Tail::new(Arc::new(TailBudget::new(1 << 20))));
-        tail.push(vec![batch(0, 1)]);
-        tail.push(vec![batch(5, 1)]);
+        let size = batch(0, 1).bytes().len() + BATCH_OVERHEAD_BYTES;
+        let budget = Arc::new(TailBudget::new(2 * size));
+        let tail = Arc::new(Tail::new(budget.clone()));
+        tail.push(vec![batch(0, 1)], Vec::new());
+        tail.push(vec![batch(1, 1), batch(2, 1), batch(3, 1)], Vec::new());
+        assert_eq!(budget.used_bytes(), 0);
+        tail.push(vec![batch(4, 1)], Vec::new());
         assert_eq!(bases(tail.read(Offset(0), usize::MAX, Offset(9))), [0_u64; 0]);
-        assert_eq!(bases(tail.read(Offset(5), usize::MAX, Offset(9))), [5]);
+        assert_eq!(bases(tail.read(Offset(4), usize::MAX, Offset(9))), [4]);
     }
 }

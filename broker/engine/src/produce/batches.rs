@@ -1,14 +1,17 @@
 //! Batches that come built: parsed in place, checked whole, stored as they are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use levada_coordinator::TransactionHandle;
 use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
 use levada_model::{Compression, Timestamp, TimestampType, TopicConfig, limits};
 
+use super::transaction::{self, Refused};
 use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
 use crate::ProduceError;
-use crate::catalog::TopicState;
+use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
 use crate::heavy::{Work, compute};
 use crate::partition::{Landings, NewAppend};
@@ -24,26 +27,39 @@ pub(super) async fn check_request(
     request: &BatchesRequest,
 ) -> Result<usize, ProduceError> {
     check_place(state, request)?;
-    let Checked { timestamps, .. } = check(core, state, request.bytes.clone()).await?;
+    let Checked { timestamps, .. } = check(core, state, request.bytes.clone(), request.transaction).await?;
     Ok(timestamps.iter().map(Vec::len).sum())
 }
 
 /// Checks all and hands it to the partition's owner.
 pub(super) async fn produce(
     core: &Arc<Core>,
-    state: &Arc<TopicState>,
+    topic: &Topic,
     request: BatchesRequest,
 ) -> Result<Produced, ProduceError> {
+    let state = &topic.state_full();
     check_place(state, &request)?;
     let partition = state.partition(request.partition).expect("it was checked to be active").clone();
-    let Checked { batches, timestamps, keyless } = check(core, state, request.bytes).await?;
+    let Checked { batches, timestamps, keyless } = check(core, state, request.bytes, request.transaction).await?;
+    let begun = match request.transaction {
+        Some(transaction) => {
+            Some(transaction::begin(core, topic, transaction, BTreeSet::from([request.partition])).await?)
+        }
+        None => None,
+    };
     let expected_offset = request.expected_offset;
     let append = NewAppend { batches, check: SequenceCheck::Producer, expected_offset, keyless };
-    let landings = match partition.push(append) {
+    let mut landings = match partition.push(append) {
         Err(fault) => vec![Err(Arc::new(fault)); timestamps.len()],
         Ok(_) if request.acks == Acks::None => Vec::new(),
         Ok(answer) => landings(answer).await,
     };
+    let mut refused = Refused::new(begun);
+    for landed in &mut landings {
+        if let Err(fault) = landed {
+            *fault = refused.in_words(fault.clone()).await;
+        }
+    }
     let duplicate = !landings.is_empty() && landings.iter().all(|landed| landed.as_ref().is_ok_and(|l| l.duplicate));
     let mut records = Vec::with_capacity(timestamps.iter().map(Vec::len).sum());
     for (batch, times) in timestamps.into_iter().enumerate() {
@@ -56,6 +72,9 @@ pub(super) async fn produce(
 
 fn check_place(state: &TopicState, request: &BatchesRequest) -> Result<(), ProduceError> {
     check_replicas(state, request.acks)?;
+    if request.transaction.is_some() {
+        transaction::check_acks(request.acks)?;
+    }
     if request.bytes.is_empty() {
         return Err(ProduceError::Empty);
     }
@@ -77,18 +96,24 @@ struct Checked {
     keyless: bool,
 }
 
-async fn check(core: &Arc<Core>, state: &Arc<TopicState>, bytes: BytesMut) -> Result<Checked, ProduceError> {
+async fn check(
+    core: &Arc<Core>,
+    state: &Arc<TopicState>,
+    bytes: BytesMut,
+    transaction: Option<TransactionHandle>,
+) -> Result<Checked, ProduceError> {
     let packed = BatchHeader::parse(&bytes).is_ok_and(|header| header.compression() != Compression::None);
     let work = if packed { Work::Unpack } else { Work::Check };
     let now = core.directory.now();
     let (core, state) = (core.clone(), state.clone());
-    compute(work, bytes.len(), move || check_all(&core.producer_ids, &state.config, bytes, now)).await
+    compute(work, bytes.len(), move || check_all(&core.producer_ids, &state.config, bytes, transaction, now)).await
 }
 
 fn check_all(
     producer_ids: &ProducerIds,
     config: &TopicConfig,
     mut bytes: BytesMut,
+    transaction: Option<TransactionHandle>,
     now: Timestamp,
 ) -> Result<Checked, ProduceError> {
     let mut checked = Checked::default();
@@ -97,6 +122,7 @@ fn check_all(
         let index = checked.batches.len();
         let wrong = |detail: String| ProduceError::Batch { index, detail };
         let batch = BatchBuf::parse(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+        check_transaction(batch.header(), transaction).map_err(wrong)?;
         check_header(producer_ids, config, batch.header()).map_err(wrong)?;
         // Before anything is unpacked; that the head's word is right is seen then.
         let count = usize::try_from(batch.header().record_count).unwrap_or(0);
@@ -119,15 +145,30 @@ fn check_header(producer_ids: &ProducerIds, config: &TopicConfig, header: &Batch
     if header.is_control() {
         return Err("control batches are the broker's own".to_owned());
     }
-    if header.is_transactional() {
-        return Err("a transactional batch needs a transaction".to_owned());
-    }
     if header.timestamp_type() == TimestampType::LogAppendTime && config.timestamp_type == TimestampType::CreateTime {
         return Err("it says LogAppendTime, which is the broker's to say, and the topic keeps CreateTime".to_owned());
     }
     match header.producer_id {
         Some(id) if !producer_ids.was_given(id) => Err(format!("producer id {id} was not given out by this cluster")),
         _ => Ok(()),
+    }
+}
+
+/// Whether a batch is of the transaction that is named, or of none where none is.
+fn check_transaction(header: &BatchHeader, transaction: Option<TransactionHandle>) -> Result<(), String> {
+    let Some(TransactionHandle { producer_id, producer_epoch, .. }) = transaction else {
+        return if header.is_transactional() {
+            Err("a transactional batch needs a transaction".to_owned())
+        } else {
+            Ok(())
+        };
+    };
+    if !header.is_transactional() {
+        return Err("a transaction takes transactional batches alone".to_owned());
+    }
+    match header.producer_id {
+        Some(id) if id == producer_id && header.producer_epoch == producer_epoch => Ok(()),
+        _ => Err(format!("the transaction's batches have producer id {producer_id} and epoch {producer_epoch}")),
     }
 }
 

@@ -2,8 +2,9 @@
 
 mod batches;
 mod terms;
+mod transaction;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levada_extension::{Partitioner, check_partitions};
@@ -23,6 +24,7 @@ use crate::catalog::{TO_BE_PARTITIONS, Topic, TopicState};
 use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
+use transaction::{Begun, Refused};
 
 /// This node alone holds every partition.
 const IN_SYNC_REPLICAS: u32 = 1;
@@ -70,6 +72,13 @@ impl Engine {
         let now = self.check(&state, &request)?;
         let placements = place(&topic, &state, &request);
         let producer = producer(who, &topic, &request.once);
+        let transaction = match &request.once {
+            Once::Transaction { transaction, .. } => {
+                let partitions = BTreeSet::from_iter(placements.iter().copied());
+                Some(transaction::begin(&self.core, &topic, *transaction, partitions).await?)
+            }
+            Once::No | Once::Key { .. } | Once::Producer { .. } => None,
+        };
         if is_key_reused(&state, producer).await {
             let fault = Arc::new(AppendError::KeyReused.into());
             return Ok(Accepted::refused(&request, fault));
@@ -77,11 +86,11 @@ impl Engine {
         let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
         let bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
         let sent = compute(work, bytes, move || send(&state, request, &placements, producer, now)).await;
-        Ok(Accepted(Outcome::Sent(sent)))
+        Ok(Accepted(Outcome::Sent(SentRequest { transaction, ..sent })))
     }
 
     /// Stores batches as they are, all of one partition in one piece. Checked whole before any is stored: CRC, counts,
-    /// offsets, sizes, no control batches, none of a transaction. When a later batch's sequence is refused, the earlier
+    /// offsets, sizes, no control batches, none of another transaction than the request's. When a later batch's sequence is refused, the earlier
     /// ones are stored and the answer says which.
     ///
     /// # Errors
@@ -102,7 +111,7 @@ impl Engine {
                 self.create_to_write(topic).await?
             }
         };
-        batches::produce(&self.core, &topic.state_full(), request).await
+        batches::produce(&self.core, &topic, request).await
     }
 
     /// Gives out a producer id with epoch 0; never the same twice.
@@ -118,6 +127,28 @@ impl Engine {
         let id = blocking(move || core.producer_ids.give(&*core.metadata)).await;
         let id = id.map_err(|error| ProduceError::Fenced(error.to_string()))?;
         Ok((id, ProducerEpoch(0)))
+    }
+
+    /// All that can be wrong with records before their partitions judge them; nothing is stored and no topic created.
+    /// Answers to how many partitions they may go.
+    pub(crate) fn judge_produce(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: &ProduceRequest,
+    ) -> Result<usize, ProduceError> {
+        let there = self.writable(who, topic)?;
+        let state = there.map_or_else(|| Arc::new(TopicState::to_be()), |topic| topic.state_full());
+        self.check(&state, request)?;
+        Ok(state.active_count as usize)
+    }
+
+    /// Creates the topic of records that were judged, if it is not there.
+    pub(crate) async fn ensure_to_write(&self, topic: &TopicName) -> Result<(), ProduceError> {
+        match self.core.catalog.get(topic) {
+            Some(_) => Ok(()),
+            None => self.create_to_write(topic).await.map(drop),
+        }
     }
 
     /// The topic, if `who` may write it; none if there is none and it is to be created by producing.
@@ -159,11 +190,20 @@ impl Engine {
         if request.records.len() > limits::REQUEST_RECORDS_MAX {
             return Err(ProduceError::TooManyRecords);
         }
-        if let Once::Producer { id, .. } = &request.once {
-            one_partition(&request.records, "a producer sequence")?;
-            if !self.core.producer_ids.was_given(*id) {
-                return Err(ProduceError::UnknownProducer(*id));
+        match &request.once {
+            Once::Producer { id, .. } => {
+                one_partition(&request.records, "a producer sequence")?;
+                if !self.core.producer_ids.was_given(*id) {
+                    return Err(ProduceError::UnknownProducer(*id));
+                }
             }
+            Once::Transaction { sequence, .. } => {
+                transaction::check_acks(request.acks)?;
+                if sequence.is_some() {
+                    one_partition(&request.records, "a producer sequence")?;
+                }
+            }
+            Once::No | Once::Key { .. } => {}
         }
         // In a topic of one partition it is clear which is meant.
         if request.expected_offset.is_some() && state.active_count > 1 {
@@ -213,11 +253,14 @@ struct SentRequest {
     now: Timestamp,
     parts: Vec<Sent>,
     acks: Acks,
+    /// Of which transaction it is.
+    transaction: Option<Begun>,
 }
 
 impl SentRequest {
     /// Waits for the owners; not with [`Acks::None`].
     async fn answers(self) -> Produced {
+        let mut refused = Refused::new(self.transaction);
         let mut records = vec![None; self.given.len()];
         let mut duplicate = true;
         for part in self.parts {
@@ -225,6 +268,10 @@ impl SentRequest {
                 Err(fault) => Err(fault),
                 Ok(_) if self.acks == Acks::None => Ok(None),
                 Ok(answer) => landing(answer).await.map(Some),
+            };
+            let landed = match landed {
+                Err(fault) => Err(refused.in_words(fault).await),
+                Ok(landed) => Ok(landed),
             };
             duplicate &= matches!(landed, Ok(Some(Landed { duplicate: true, .. })));
             for (i, place) in part.places.into_iter().enumerate() {
@@ -348,7 +395,7 @@ fn check_partition(state: &TopicState, partition: PartitionIndex) -> Result<(), 
 fn place(topic: &Topic, state: &TopicState, request: &ProduceRequest) -> Vec<PartitionIndex> {
     let stand_in = match &request.once {
         Once::Key { key, .. } => Some(key.as_bytes()),
-        Once::No | Once::Producer { .. } => None,
+        Once::No | Once::Producer { .. } | Once::Transaction { .. } => None,
     };
     let unplaced = request.records.iter().filter(|record| record.partition.is_none());
     let keys: Vec<_> = unplaced.map(|record| record.record.key.as_deref().or(stand_in)).collect();
@@ -365,6 +412,11 @@ fn producer(who: &Principal, topic: &Topic, once: &Once) -> Producer {
     match once {
         Once::No => (None, SequenceCheck::Producer),
         Once::Producer { id, epoch, sequence } => (Some((*id, *epoch, *sequence)), SequenceCheck::Producer),
+        Once::Transaction { transaction, sequence } => {
+            let check = if sequence.is_some() { SequenceCheck::Producer } else { SequenceCheck::Assigned };
+            let first = sequence.unwrap_or(Sequence(0));
+            (Some((transaction.producer_id, transaction.producer_epoch, first)), check)
+        }
         Once::Key { key, body_digest } => {
             (Some(keyed_producer(who, topic, key.as_bytes(), *body_digest)), SequenceCheck::Key)
         }
@@ -399,7 +451,8 @@ fn send(
     (producer, check): Producer,
     now: Timestamp,
 ) -> SentRequest {
-    let new = NewBatch { compression: state.config.compression, producer, ..NewBatch::default() };
+    let transactional = matches!(request.once, Once::Transaction { .. });
+    let new = NewBatch { compression: state.config.compression, producer, transactional, ..NewBatch::default() };
     let send = |(index, places): (PartitionIndex, Vec<usize>)| {
         let batch = batch(new, &request.records, &places, now);
         let keyless = places.iter().any(|place| request.records[*place].record.key.is_none());
@@ -409,7 +462,7 @@ fn send(
     };
     let parts = by_partition(placements).into_iter().map(send).collect();
     let given = request.records.iter().map(|record| record.timestamp).collect();
-    SentRequest { given, now, parts, acks: request.acks }
+    SentRequest { given, now, parts, acks: request.acks, transaction: None }
 }
 
 /// The places of each partition's records, in order of the partitions.

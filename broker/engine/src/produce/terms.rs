@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use levada_coordinator::TransactionHandle;
 use levada_model::{Denied, Offset, PartitionIndex, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, TopicName};
 use thiserror::Error;
 
-use crate::TopicError;
+use crate::{TopicError, TransactionError};
 
 /// When a produce is answered (Kafka's `acks`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,14 @@ pub enum Once {
         epoch: ProducerEpoch,
         /// The first record's sequence.
         sequence: Sequence,
+    },
+    /// As part of a transaction.
+    Transaction {
+        /// Which.
+        transaction: TransactionHandle,
+        /// The first record's sequence, counted from 0 in each partition and transaction, if the producer wants a retry to
+        /// be recognised; all records name one partition then. None: the partition counts on.
+        sequence: Option<Sequence>,
     },
 }
 
@@ -79,6 +88,8 @@ pub struct BatchesRequest {
     pub acks: Acks,
     /// Store the first only if this is the partition's next offset.
     pub expected_offset: Option<Offset>,
+    /// The transaction of which they are part; all of them are transactional then, and have its producer id and epoch.
+    pub transaction: Option<TransactionHandle>,
 }
 
 /// Where a record is.
@@ -147,6 +158,9 @@ pub enum AppendFault {
     /// Sequence, epoch, key or expected offset: see [`levada_log::AppendError`].
     #[error(transparent)]
     Refused(#[from] levada_log::AppendError),
+    /// The transaction ended before its records came, so none of them counts that was not stored.
+    #[error(transparent)]
+    Transaction(Box<TransactionError>),
     /// Too much waits for this partition; nothing was stored, try again.
     #[error("too many appends wait for partition {0}")]
     Overloaded(PartitionIndex),
@@ -235,6 +249,12 @@ pub enum ProduceError {
     /// The engine is closing.
     #[error("the engine is closing")]
     Closing,
+    /// The transaction does not take them.
+    #[error(transparent)]
+    Transaction(Box<TransactionError>),
+    /// Without an answer nobody would know whether to commit.
+    #[error("records of a transaction need an answer, so acks=none is not taken with one")]
+    TransactionAcks,
     /// The disk fails, so no producer id is given out.
     #[error("no producer id is given out now: {0}")]
     Fenced(String),

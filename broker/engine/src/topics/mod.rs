@@ -70,6 +70,14 @@ impl Engine {
         Ok(describe(&topic))
     }
 
+    /// The name of a topic; none if there is no such topic (any more), or `who` may not see it.
+    #[must_use]
+    pub fn topic_name(&self, who: &Principal, id: TopicId) -> Option<TopicName> {
+        let topic = self.core.catalog.topics().by_id(id).cloned()?;
+        let may_see = self.core.authorize(who, Operation::Describe, Resource::Topic(topic.name())).is_ok();
+        may_see.then(|| topic.name().clone())
+    }
+
     /// Changes a topic, durably.
     ///
     /// # Errors
@@ -225,8 +233,19 @@ impl Core {
         let retiring = state.partitions().filter(|partition| partition.index().0 >= state.active_count);
         let empty: Vec<_> = retiring
             .filter(|partition| {
-                partition.shut(Shut::Retiring);
-                partition.log_start() == partition.high_watermark()
+                let is_empty = |shut| {
+                    partition.shut(shut);
+                    partition.log_start() == partition.high_watermark()
+                };
+                // The end of a transaction may still come until it takes nothing at all.
+                if !is_empty(Shut::Retiring) {
+                    return false;
+                }
+                let is_left = is_empty(Shut::Dropping);
+                if !is_left {
+                    partition.shut(Shut::Retiring);
+                }
+                is_left
             })
             .cloned()
             .collect();
@@ -367,6 +386,8 @@ fn check_names<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(), Co
 fn describe(topic: &Topic) -> TopicDescription {
     let state = topic.state();
     let partition = |partition: &Arc<Partition>| PartitionDescription {
+        // First, so that it is not beyond the high watermark.
+        last_stable_offset: partition.last_stable_offset(),
         partition: partition.index(),
         leader: NODE,
         leader_epoch: partition.leader_epoch(),
@@ -374,7 +395,6 @@ fn describe(topic: &Topic) -> TopicDescription {
         isr: vec![NODE],
         log_start_offset: partition.log_start(),
         high_watermark: partition.high_watermark(),
-        last_stable_offset: partition.last_stable_offset(),
         size_bytes: partition.size_bytes(),
         state: if partition.index().0 < state.active_count { PartitionState::Active } else { PartitionState::Retiring },
     };

@@ -23,7 +23,7 @@ fn plain(values: &[&str]) -> BytesMut {
 }
 
 async fn send(engine: &Engine, bytes: BytesMut) -> Result<Produced, ProduceError> {
-    let request = BatchesRequest { partition: p(0), bytes, acks: Acks::All, expected_offset: None };
+    let request = BatchesRequest { partition: p(0), bytes, acks: Acks::All, expected_offset: None, transaction: None };
     engine.produce_batches(&me(), &name("t"), request).await
 }
 
@@ -105,7 +105,8 @@ async fn a_wrong_batch_is_named_and_nothing_is_stored() {
         assert!(detail.contains(word), "{detail}");
     }
     assert!(matches!(send(&engine, BytesMut::new()).await, Err(ProduceError::Empty)));
-    let request = BatchesRequest { partition: p(3), bytes: good, acks: Acks::All, expected_offset: None };
+    let request =
+        BatchesRequest { partition: p(3), bytes: good, acks: Acks::All, expected_offset: None, transaction: None };
     let elsewhere = engine.produce_batches(&me(), &name("t"), request).await;
     let Err(ProduceError::Records(faults)) = elsewhere else { panic!("there is no such partition") };
     assert_eq!(faults, [(0, RecordFault::NoPartition(p(3)))]);
@@ -148,7 +149,13 @@ async fn an_expected_offset_holds_for_the_first_batch() {
     let expecting = async |offset| {
         let mut bytes = plain(&["a"]);
         bytes.extend_from_slice(&plain(&["b"]));
-        let request = BatchesRequest { partition: p(0), bytes, acks: Acks::All, expected_offset: Some(Offset(offset)) };
+        let request = BatchesRequest {
+            partition: p(0),
+            bytes,
+            acks: Acks::All,
+            expected_offset: Some(Offset(offset)),
+            transaction: None,
+        };
         engine.produce_batches(&me(), &name("t"), request).await.expect("taken")
     };
     assert_eq!(offsets(&expecting(0).await), [0, 1]);

@@ -29,6 +29,8 @@ struct Door {
 #[derive(Default)]
 struct State {
     shut: bool,
+    /// Of which folder alone, if so.
+    shut_within: Option<String>,
     shut_for_copies: bool,
     shut_for_swaps: bool,
     shut_for_reads: bool,
@@ -43,6 +45,7 @@ struct State {
 struct GatedFile {
     inner: Arc<dyn File>,
     door: Arc<Door>,
+    path: String,
     is_log: bool,
     /// What a compaction writes.
     is_copy: bool,
@@ -82,6 +85,12 @@ impl Gate {
         self.door.state.lock().shut = true;
     }
 
+    /// From now on syncs of records wait in logs of which the path has a folder of this name.
+    pub(crate) fn shut_within(&self, folder: &str) {
+        let mut state = self.door.state.lock();
+        (state.shut, state.shut_within) = (true, Some(folder.to_owned()));
+    }
+
     /// From now on syncs of what a compaction writes wait.
     pub(crate) fn shut_for_copies(&self) {
         self.door.state.lock().shut_for_copies = true;
@@ -114,6 +123,7 @@ impl Gate {
     pub(crate) fn open(&self) {
         let mut state = self.door.state.lock();
         (state.shut, state.shut_for_copies) = (false, false);
+        state.shut_within = None;
         (state.shut_for_swaps, state.shut_for_reads) = (false, false);
         drop(state);
         self.door.changed.notify_all();
@@ -187,7 +197,15 @@ impl Gate {
     fn gated(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
         let is = |what: &str| path.extension().is_some_and(|extension| extension == what);
         let has_news = AtomicBool::new(false);
-        Arc::new(GatedFile { inner, door: self.door.clone(), is_log: is("log"), is_copy: is("cleaned"), has_news })
+        let path = path.to_string_lossy().into_owned();
+        Arc::new(GatedFile {
+            inner,
+            door: self.door.clone(),
+            path,
+            is_log: is("log"),
+            is_copy: is("cleaned"),
+            has_news,
+        })
     }
 }
 
@@ -215,7 +233,9 @@ impl File for GatedFile {
     fn sync_data(&self) -> io::Result<()> {
         self.door.note_sync();
         let is_record = self.is_log && self.has_news.swap(false, Ordering::AcqRel);
-        let is_held = |state: &State| (is_record && state.shut) || (self.is_copy && state.shut_for_copies);
+        let is_within = |folder: &String| self.path.split('/').any(|part| part == folder);
+        let is_shut = |state: &State| state.shut && state.shut_within.as_ref().is_none_or(is_within);
+        let is_held = |state: &State| (is_record && is_shut(state)) || (self.is_copy && state.shut_for_copies);
         self.door.pass(is_held, |_| ());
         self.inner.sync_data()
     }

@@ -215,7 +215,13 @@ async fn a_produce_that_is_refused_creates_no_topic() {
     }
     for partition in [0, 3] {
         let bytes = bytes::BytesMut::from(&b"no batch"[..]);
-        let batches = BatchesRequest { partition: p(partition), bytes, acks: Acks::All, expected_offset: None };
+        let batches = BatchesRequest {
+            partition: p(partition),
+            bytes,
+            acks: Acks::All,
+            expected_offset: None,
+            transaction: None,
+        };
         engine.produce_batches(&me(), &topic, batches).await.expect_err("refused");
     }
     assert!(engine.describe_topic(&me(), &topic).is_err(), "none of them has created it");

@@ -16,6 +16,7 @@ const MAGIC_AT: usize = 16;
 const CRC_AT: usize = 17;
 const ATTRIBUTES_AT: usize = 21;
 const MAX_TIMESTAMP_AT: usize = 35;
+const BASE_SEQUENCE_AT: usize = 53;
 
 const MAGIC: i8 = 2;
 const COMPRESSION_BITS: i16 = 0x07;
@@ -273,6 +274,19 @@ impl BatchBuf {
         self.header.max_timestamp = now;
         put(&mut self.bytes, ATTRIBUTES_AT, self.header.attributes.to_be_bytes());
         put(&mut self.bytes, MAX_TIMESTAMP_AT, now.0.to_be_bytes());
+        self.header.crc = crc_of(&self.bytes);
+        put(&mut self.bytes, CRC_AT, self.header.crc.to_be_bytes());
+    }
+
+    /// Sets the sequence of the first record of a batch that has a producer, and computes the CRC anew.
+    pub(crate) fn set_base_sequence(&mut self, base_sequence: Sequence) {
+        assert!(self.header.producer_id.is_some() && base_sequence.0 >= 0, "a sequence is a producer's");
+        // That of an epoch's first batch is there already.
+        if self.header.base_sequence == base_sequence {
+            return;
+        }
+        self.header.base_sequence = base_sequence;
+        put(&mut self.bytes, BASE_SEQUENCE_AT, base_sequence.0.to_be_bytes());
         self.header.crc = crc_of(&self.bytes);
         put(&mut self.bytes, CRC_AT, self.header.crc.to_be_bytes());
     }

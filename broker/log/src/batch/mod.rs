@@ -8,6 +8,7 @@
 mod builder;
 mod compression;
 mod header;
+mod marker;
 mod records;
 mod remnant;
 mod varint;
@@ -15,5 +16,6 @@ mod varint;
 pub use builder::{BatchBuilder, NewBatch};
 pub use compression::CompressionError;
 pub use header::{Batch, BatchBuf, BatchError, BatchHeader, HEADER_BYTES};
+pub use marker::{CoordinatorEpoch, Marker, TransactionEnd};
 pub use records::{RecordRef, RecordView, Records, RecordsError};
 pub(crate) use remnant::{StoredRecord, UnpackedBatch, cover, emptied};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence};
 use thiserror::Error;
 
-use crate::StorageError;
+use crate::{CoordinatorEpoch, StorageError};
 
 /// Why a batch was refused; nothing of it was stored.
 #[derive(Debug, Error)]
@@ -38,6 +38,39 @@ pub enum AppendError {
     OffsetMismatch {
         /// The offset that would have been right.
         next_offset: Offset,
+    },
+    /// The producer has a transaction open here, and the batch is not of it: it is not transactional, or of a newer epoch
+    /// (Kafka's INVALID_TXN_STATE).
+    #[error("producer {producer_id} has a transaction open since offset {first_offset}")]
+    TransactionOpen {
+        /// Who.
+        producer_id: ProducerId,
+        /// Where its transaction begins.
+        first_offset: Offset,
+    },
+    /// The marker's epoch has ended its transaction the other way.
+    #[error("the transaction of producer {producer_id} was ended otherwise at offset {marker_offset}")]
+    TransactionEnded {
+        /// Who.
+        producer_id: ProducerId,
+        /// Where the marker lies that counts.
+        marker_offset: Offset,
+    },
+    /// A newer coordinator has written a marker of the producer.
+    #[error("coordinator epoch {got} is fenced by {current} for producer {producer_id}")]
+    CoordinatorFenced {
+        /// Whose marker.
+        producer_id: ProducerId,
+        /// What came.
+        got: CoordinatorEpoch,
+        /// The epoch in force.
+        current: CoordinatorEpoch,
+    },
+    /// So many producers have a transaction open here that there is no room for another.
+    #[error("{limit} transactions are open in this partition (PRODUCERS_MAX)")]
+    TooManyTransactions {
+        /// The limit.
+        limit: usize,
     },
     /// A batch larger than a segment can address.
     #[error("a batch of {size_bytes} bytes is larger than the limit of {limit_bytes}")]

@@ -1,6 +1,7 @@
 //! The sparse index of one segment: where stretches of batches begin, and their largest timestamps.
 //!
-//! One table has both columns, for lookups by offset and by time. It is derived from the log and never trusted: who
+//! One table has both columns, for lookups by offset and by time. Its file also holds what is known of transactions
+//! (`aborted`). It is derived from the log and never trusted: who
 //! uses an entry proves it in the log first (see `segment`). Format: `broker/docs/formats/log-directory.md`.
 
 use std::io::IoSlice;
@@ -9,6 +10,7 @@ use bytes::{Buf, BufMut};
 use crc_fast::crc32_iscsi;
 use levada_model::{Offset, Timestamp};
 
+use super::aborted::{self, AbortedIndex, OpenSet};
 use super::walk::Place;
 use crate::{BatchHeader, File};
 
@@ -45,6 +47,8 @@ pub(super) struct Index {
     file_bytes: u64,
     /// From the file's last chunk.
     span: Option<AppendSpan>,
+    /// What the file says of transactions; none where it has no chunk.
+    aborted: Option<AbortedIndex>,
 }
 
 impl Index {
@@ -55,7 +59,7 @@ impl Index {
         let have = file.read_at(&mut bytes, 0)?;
         let mut left = &bytes[..have];
         let mut index = Self::default();
-        while let Some(rest) = index.take_chunk(left, base_offset, log_bytes) {
+        while let Some(rest) = index.take_any_chunk(left, base_offset, log_bytes) {
             index.file_bytes += (left.len() - rest.len()) as u64;
             left = rest;
         }
@@ -104,17 +108,23 @@ impl Index {
         self.stretches.iter().map(|stretch| stretch.max_timestamp).max()
     }
 
+    /// Takes what the file said of transactions.
+    pub(super) fn take_aborted(&mut self) -> Option<AbortedIndex> {
+        self.aborted.take()
+    }
+
     /// What the file said of the appends.
     pub(super) fn span(&self) -> Option<AppendSpan> {
         self.span
     }
 
-    /// Appends the stretches that are not in the file yet as one chunk.
+    /// Appends the stretches that are not in the file yet as one chunk, and in front of it what is new of transactions.
     pub(super) fn append_chunk(
         &mut self,
         file: &dyn File,
         base_offset: Offset,
         span: AppendSpan,
+        aborted: &mut AbortedIndex,
     ) -> std::io::Result<()> {
         let new = &self.stretches[self.written..];
         if new.is_empty() {
@@ -124,12 +134,30 @@ impl Index {
         if file.len()? > self.file_bytes {
             file.set_len(self.file_bytes)?;
         }
+        let ahead = aborted.chunk(base_offset);
         let chunk = encode_chunk(new, base_offset, span);
-        file.write_at(&[IoSlice::new(&chunk)], self.file_bytes)?;
-        self.file_bytes += chunk.len() as u64;
+        let parts = [IoSlice::new(ahead.as_deref().unwrap_or_default()), IoSlice::new(&chunk)];
+        file.write_at(&parts[usize::from(ahead.is_none())..], self.file_bytes)?;
+        self.file_bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        if ahead.is_some() {
+            aborted.wrote_chunk();
+        }
         self.written = self.stretches.len();
         self.span = Some(span);
         Ok(())
+    }
+
+    /// Takes the chunk at the front of `bytes`, of either kind, and answers what is behind it; none if it is not valid.
+    fn take_any_chunk<'a>(&mut self, bytes: &'a [u8], base_offset: Offset, log_bytes: u64) -> Option<&'a [u8]> {
+        let begin = || AbortedIndex::begin(base_offset, OpenSet::default());
+        if bytes.starts_with(&aborted::MAGIC.to_be_bytes()) {
+            let (chunk, rest) = aborted::Chunk::parse(bytes, base_offset, log_bytes)?;
+            return self.aborted.get_or_insert_with(begin).take_chunk(chunk).then_some(rest);
+        }
+        let rest = self.take_chunk(bytes, base_offset, log_bytes)?;
+        let last = self.stretches.last().expect("a chunk has a stretch").start;
+        self.aborted.get_or_insert_with(begin).reach(last);
+        Some(rest)
     }
 
     /// Takes the entries of the chunk at the front of `bytes` and answers what is behind it; none if it is not valid.

@@ -5,6 +5,7 @@
 //!
 //! What lies in a directory and why it is safe: `broker/docs/formats/log-directory.md`.
 
+mod aborted;
 mod active;
 mod checkpoint;
 mod compaction;
@@ -32,5 +33,8 @@ pub use reader::LogReader;
 pub use scan::{SegmentFile, SegmentScan, Stretch, segment_files};
 #[cfg(feature = "sim")]
 pub use terms::PlantedFaults;
-pub use terms::{Append, Appended, Damage, LogOptions, Marks, ReadChunk, Recovery, Retained, SequenceCheck};
+pub use terms::{
+    AbortedTransaction, Append, Appended, Damage, LogOptions, Marks, OpenTransaction, ReadChunk, Recovery, Retained,
+    SequenceCheck,
+};
 pub use writer::PartitionLog;

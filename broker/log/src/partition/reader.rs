@@ -1,13 +1,15 @@
 //! Reads of a partition's log, by offset and by time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use levada_model::{LeaderEpoch, Offset, Timestamp};
 
+use super::aborted::Found;
 use super::errors::ReadError;
 use super::segment::Segment;
 use super::state::State;
-use super::terms::{Damage, ReadChunk};
+use super::terms::{AbortedTransaction, Damage, ReadChunk};
 use super::walk::Step;
 use crate::{Batch, BatchHeader, StorageError};
 
@@ -40,6 +42,31 @@ impl LogReader {
         self.read_batches(from, max_bytes, bound, |header| header.record_count > 0)
     }
 
+    /// As [`read`](Self::read), with the aborted transactions of what was read. The bound must not be beyond the last
+    /// stable offset. Records of aborted transactions are in the chunk: leave them out, or hand out the list with it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_committed(&self, from: Offset, max_bytes: usize, bound: Offset) -> Result<ReadChunk, ReadError> {
+        self.unless_removed(from, |segments| {
+            let mut chunk = self.read_segments(segments, from, max_bytes, bound, |header| header.record_count > 0)?;
+            // Of the same segments: a compaction may take away what was aborted together with the word of it.
+            if chunk.batches.iter().any(|batch| batch.header().is_transactional()) {
+                chunk.aborted = aborted_in(&self.state, segments, from, chunk.next_offset)?.aborted;
+            }
+            Ok(chunk)
+        })
+    }
+
+    /// All aborted transactions with offsets from `from` on and below `to`, by their first offsets; their markers count
+    /// among their offsets. Complete below the last stable offset; what is open beyond it is not aborted yet.
+    ///
+    /// # Errors
+    /// When `from` is below the log start, or the file system fails.
+    pub fn aborted(&self, from: Offset, to: Offset) -> Result<Vec<AbortedTransaction>, ReadError> {
+        self.unless_removed(from, |segments| Ok(aborted_in(&self.state, segments, from, to)?.aborted))
+    }
+
     /// Reads the batches that are wanted, by their heads, and goes on behind the others.
     fn read_batches(
         &self,
@@ -48,38 +75,76 @@ impl LogReader {
         bound: Offset,
         is_wanted: fn(&BatchHeader) -> bool,
     ) -> Result<ReadChunk, ReadError> {
+        self.unless_removed(from, |segments| self.read_segments(segments, from, max_bytes, bound, is_wanted))
+    }
+
+    fn read_segments(
+        &self,
+        segments: &[Arc<Segment>],
+        from: Offset,
+        max_bytes: usize,
+        bound: Offset,
+        is_wanted: fn(&BatchHeader) -> bool,
+    ) -> Result<ReadChunk, ReadError> {
         let end = bound.min(self.state.log_end());
-        self.unless_removed(from, |segments| {
-            if from > end {
-                return Err(ReadError::BeyondEnd { requested: from, end });
+        if from > end {
+            return Err(ReadError::BeyondEnd { requested: from, end });
+        }
+        let mut gathering = Gathering { chunk: ReadChunk::from(from), bytes: 0, max_bytes, end, is_wanted };
+        for (segment, first) in from_offset(segments, from) {
+            if gathering.chunk.next_offset < first {
+                gathering.skip(&self.state, Damage { from: gathering.chunk.next_offset, to: first });
             }
-            let mut gathering = Gathering { chunk: ReadChunk::from(from), bytes: 0, max_bytes, end, is_wanted };
-            for (segment, first) in from_offset(segments, from) {
-                if gathering.chunk.next_offset < first {
-                    gathering.skip(&self.state, Damage { from: gathering.chunk.next_offset, to: first });
-                }
-                if !self.gather(segment, &mut gathering)? {
-                    break;
-                }
+            if !self.gather(segment, &mut gathering)? {
+                break;
             }
-            Ok(gathering.chunk)
-        })
+        }
+        Ok(gathering.chunk)
     }
 
     /// Offset and timestamp of the first record below `bound` whose timestamp is `time` or later (Kafka's
-    /// `offsetsForTimes`); none if there is none.
+    /// `offsetsForTimes`); none if there is none. Markers are no records.
     ///
     /// # Errors
     /// When the file system fails.
     pub fn offset_for_time(&self, time: Timestamp, bound: Offset) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        self.first_record_since(time, bound, |_, _| Ok(true))
+    }
+
+    /// As [`offset_for_time`](Self::offset_for_time), of records that were not aborted. The bound must not be beyond the
+    /// last stable offset.
+    ///
+    /// # Errors
+    /// As [`offset_for_time`](Self::offset_for_time).
+    pub fn committed_offset_for_time(
+        &self,
+        time: Timestamp,
+        bound: Offset,
+    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        self.first_record_since(time, bound, |segments, header| {
+            if !header.is_transactional() {
+                return Ok(true);
+            }
+            let found = aborted_in(&self.state, segments, header.base_offset, header.next_offset())?;
+            Ok(!found.aborted.iter().any(|aborted| aborted.holds(header)))
+        })
+    }
+
+    fn first_record_since(
+        &self,
+        time: Timestamp,
+        bound: Offset,
+        counts: impl Fn(&[Arc<Segment>], &BatchHeader) -> Result<bool, StorageError>,
+    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let start = self.state.log_start();
         let end = bound.min(self.state.log_end());
         self.unless_removed(start, |segments| {
+            let counts = |header: &BatchHeader| Ok(!header.is_control() && counts(segments, header)?);
             for (segment, _) in from_offset(segments, start) {
                 if segment.base_offset() >= end {
                     break;
                 }
-                if let Some(found) = self.first_at(segment, time, start, end)? {
+                if let Some(found) = self.first_at(segment, time, start..end, &counts)? {
                     return Ok(Some(found));
                 }
             }
@@ -143,11 +208,12 @@ impl LogReader {
         mut read: impl FnMut(&[Arc<Segment>]) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         loop {
+            // The log start moves before segments go, so what it does not say of these is not gone from them.
+            let segments = self.state.segments();
             let log_start = self.state.log_start();
             if from < log_start {
                 return Err(ReadError::BelowStart { requested: from, log_start });
             }
-            let segments = self.state.segments();
             match read(&segments) {
                 Err(ReadError::Storage(_)) if !Arc::ptr_eq(&segments, &self.state.segments()) => (),
                 done => return done,
@@ -188,14 +254,16 @@ impl LogReader {
         }
     }
 
-    /// The first record of one segment with a timestamp of `time` or later, from `start` on and below `end`.
+    /// The first record of one segment with a timestamp of `time` or later, within some offsets and in a batch that
+    /// counts.
     fn first_at(
         &self,
         segment: &Arc<Segment>,
         time: Timestamp,
-        start: Offset,
-        end: Offset,
+        within: Range<Offset>,
+        counts: &impl Fn(&BatchHeader) -> Result<bool, StorageError>,
     ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let Range { start, end } = within;
         let mut from = start;
         let mut is_rebuilt = false;
         loop {
@@ -211,7 +279,9 @@ impl LogReader {
                     Some(Step::Batch(_, batch)) if batch.header().max_timestamp < time => (),
                     Some(Step::Batch(_, batch)) => {
                         is_reached = true;
-                        if let Some(found) = first_record_at(&batch, time, start) {
+                        if counts(batch.header())?
+                            && let Some(found) = first_record_at(&batch, time, start)
+                        {
                             return Ok(Some(found).filter(|(offset, _)| *offset < end));
                         }
                     }
@@ -283,8 +353,41 @@ impl Gathering {
 
 impl ReadChunk {
     fn from(next_offset: Offset) -> Self {
-        Self { batches: Vec::new(), gaps: Vec::new(), next_offset }
+        Self { batches: Vec::new(), gaps: Vec::new(), next_offset, aborted: Vec::new() }
     }
+}
+
+/// All aborted transactions with offsets from `from` on and below `to`, by their first offsets.
+pub(super) fn aborted_in(
+    state: &State,
+    segments: &[Arc<Segment>],
+    from: Offset,
+    to: Offset,
+) -> Result<Found, StorageError> {
+    let mut found = Found::default();
+    if from >= to {
+        return Ok(found);
+    }
+    let stable = state.last_stable();
+    let mut undecided = Vec::new();
+    for (segment, _) in from_offset(segments, from) {
+        let is_all = segment.with_aborted(state, |aborted| {
+            undecided = if to <= stable { aborted.open().below(to).collect() } else { Vec::new() };
+            aborted.gather(from, to, segment.next_offset(), &mut found)
+        })?;
+        state.warmed(segment);
+        if is_all {
+            undecided.clear();
+            break;
+        }
+    }
+    // Below the last stable offset nothing is open, so these markers are lost. Nobody can tell what they said.
+    let last_offset = Offset(to.0 - 1);
+    for (first_offset, producer_id) in undecided {
+        found.push(AbortedTransaction { first_offset, last_offset, producer_id }, true);
+    }
+    found.aborted.sort_unstable();
+    Ok(found)
 }
 
 /// The segments from the one that holds `from` on, each with its first offset that counts.

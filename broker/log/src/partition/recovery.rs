@@ -433,7 +433,7 @@ impl Replay {
         if header.base_offset >= self.from {
             // When it was appended is not known. Counting from now forgets no one too early.
             let times = AppendTimes { answered: header.max_timestamp, counted: self.now };
-            self.producers.record(header, header.base_offset, times);
+            self.producers.record(header, batch.control(), header.base_offset, times);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One segment: a log file with its index, both opened when first needed and closed again when others are needed more.
 
+mod transactions;
+
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use levada_model::{Offset, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
+use super::aborted::AbortedIndex;
 use super::index::{AppendSpan, Index};
 use super::listing::Kind;
 use super::state::State;
@@ -27,6 +30,8 @@ pub(super) struct Segment {
     extent: RwLock<Extent>,
     file: Mutex<Option<Arc<dyn File>>>,
     index: Mutex<Option<Index>>,
+    /// Locked while those of earlier segments may be, never of later ones.
+    aborted: Mutex<Option<AbortedIndex>>,
     facts: OnceLock<Facts>,
     hold: AtomicU8,
 }
@@ -73,6 +78,7 @@ impl Segment {
             extent: RwLock::new(extent),
             file: Mutex::new(None),
             index: Mutex::new(None),
+            aborted: Mutex::new(None),
             facts: OnceLock::new(),
             hold: AtomicU8::new(FREE),
         }
@@ -90,7 +96,8 @@ impl Segment {
         let file = state.storage.open_existing(log_path).map_err(StorageError::at("open", log_path))?;
         segment.keep(file);
         let mut index = segment.index.lock();
-        let read = segment.read_index_at(state, index_path)?;
+        let mut read = segment.read_index_at(state, index_path)?;
+        *segment.aborted.lock() = Some(segment.complete_aborted(state, read.take_aborted())?);
         *index = Some(segment.build_index(state, read)?);
         drop(index);
         segment.hold.store(PINNED, Ordering::Release);
@@ -167,6 +174,10 @@ impl Segment {
         if self.hold.load(Ordering::Acquire) != PINNED {
             *self.file.lock() = None;
             *self.index.lock() = None;
+            // Who holds it may be waiting for a segment whose holder is here.
+            if let Some(mut aborted) = self.aborted.try_lock() {
+                *aborted = None;
+            }
         }
     }
 
@@ -236,6 +247,7 @@ impl Segment {
 
     /// Makes the index ready for [`extend`](Self::extend).
     pub(super) fn load_index(&self, state: &State) -> Result<(), StorageError> {
+        self.with_aborted(state, |_| ())?;
         self.index(state).map(drop)
     }
 
@@ -243,8 +255,11 @@ impl Segment {
     pub(super) fn extend(&self, mut position: u64, batches: &[Batch], interval_bytes: u64) {
         let mut index = self.index.lock();
         let loaded = index.as_mut().expect("the writer loads the index first");
+        let mut aborted = self.aborted.lock();
+        let aborted = aborted.as_mut().expect("the writer loads it first");
         for batch in batches {
             loaded.note(position, batch.header(), interval_bytes);
+            aborted.note(position, batch);
             position += batch.header().size_bytes as u64;
         }
         if let Some(last) = batches.last() {
@@ -254,10 +269,15 @@ impl Segment {
 
     /// Appends to the index file what is not in it yet.
     pub(super) fn write_index(&self, state: &State, span: AppendSpan, sync: bool) -> Result<(), StorageError> {
+        self.load_index(state)?;
         let mut index = self.index(state)?;
         let loaded = index.as_mut().expect("loaded above");
+        let mut aborted = self.aborted.lock();
+        let aborted = aborted.as_mut().expect("the writer alone lets it go");
         let file = state.storage.open(&self.index_path).map_err(StorageError::at("open", &self.index_path))?;
-        loaded.append_chunk(&*file, self.base_offset, span).map_err(StorageError::at("write", &self.index_path))?;
+        loaded
+            .append_chunk(&*file, self.base_offset, span, aborted)
+            .map_err(StorageError::at("write", &self.index_path))?;
         if sync {
             file.sync_data().map_err(StorageError::at("sync", &self.index_path))?;
         }

@@ -12,18 +12,25 @@ use crc_fast::crc32_iscsi;
 use levada_model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::listing::{Kind, UNFINISHED};
-use crate::producers::{KeyedAppend, Producer, Producers, Remembered};
-use crate::{Storage, StorageError};
+use crate::producers::{KeyedAppend, Producer, Producers, Remembered, RememberedMarker};
+use crate::{CoordinatorEpoch, Storage, StorageError, TransactionEnd};
 
 const MAGIC: u32 = u32::from_be_bytes(*b"LVPS");
-const VERSION: u16 = 1;
+/// The second version knows transactions.
+const VERSIONS: std::ops::RangeInclusive<u16> = 1..=2;
 const CRC_BYTES: usize = 4;
+/// What is written where no transaction is open.
+const NOT_OPEN: i64 = -1;
+/// Whether a producer has a marker, and what it says.
+const NO_MARKER: u8 = 0;
+const ABORT: u8 = 1;
+const COMMIT: u8 = 2;
 
 /// The bytes of a snapshot.
 pub(super) fn encode(producers: &Producers, offset: Offset) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.put_u32(MAGIC);
-    bytes.put_u16(VERSION);
+    bytes.put_u16(*VERSIONS.end());
     bytes.put_u64(offset.0);
     let all = producers.producers();
     bytes.put_u32(u32::try_from(all.len()).expect("fewer producers than memory holds"));
@@ -38,6 +45,7 @@ pub(super) fn encode(producers: &Producers, offset: Offset) -> Vec<u8> {
             bytes.put_u64(batch.base_offset.0);
             bytes.put_i64(batch.timestamp.0);
         }
+        encode_transactions(&mut bytes, producer);
     }
     for (id, key) in producers.keys() {
         bytes.put_i64(id.0);
@@ -87,7 +95,8 @@ fn decode(bytes: &[u8], offset: Offset) -> Option<Producers> {
         return None;
     }
     // Behind a CRC that matches, the getters can only fail for a program that wrote something else: still no panic.
-    if (body.try_get_u32().ok()?, body.try_get_u16().ok()?, body.try_get_u64().ok()?) != (MAGIC, VERSION, offset.0) {
+    let (magic, version) = (body.try_get_u32().ok()?, body.try_get_u16().ok()?);
+    if magic != MAGIC || !VERSIONS.contains(&version) || body.try_get_u64().ok()? != offset.0 {
         return None;
     }
     let mut producers = Producers::default();
@@ -97,7 +106,8 @@ fn decode(bytes: &[u8], offset: Offset) -> Option<Producers> {
         let last_append = Timestamp(body.try_get_i64().ok()?);
         let count = body.try_get_u8().ok()?;
         let batches = (0..count).map(|_| decode_batch(&mut body)).collect::<Option<VecDeque<_>>>()?;
-        producers.insert_producer(id, Producer { epoch, batches, last_append });
+        let (open_since, marker) = if version == 1 { (None, None) } else { decode_transactions(&mut body)? };
+        producers.insert_producer(id, Producer { epoch, batches, last_append, open_since, marker });
     }
     while body.has_remaining() {
         let id = ProducerId(body.try_get_i64().ok()?);
@@ -117,4 +127,36 @@ fn decode_batch(body: &mut &[u8]) -> Option<Remembered> {
         base_offset: Offset(body.try_get_u64().ok()?),
         timestamp: Timestamp(body.try_get_i64().ok()?),
     })
+}
+
+fn encode_transactions(bytes: &mut Vec<u8>, producer: &Producer) {
+    bytes.put_i64(producer.open_since.map_or(NOT_OPEN, |first| first.0.cast_signed()));
+    let Some(marker) = producer.marker else { return bytes.put_u8(NO_MARKER) };
+    bytes.put_u8(match marker.end {
+        TransactionEnd::Abort => ABORT,
+        TransactionEnd::Commit => COMMIT,
+    });
+    bytes.put_i16(marker.epoch.0);
+    bytes.put_i32(marker.coordinator_epoch.0);
+    bytes.put_u64(marker.offset.0);
+    bytes.put_i64(marker.timestamp.0);
+}
+
+fn decode_transactions(body: &mut &[u8]) -> Option<(Option<Offset>, Option<RememberedMarker>)> {
+    let first = body.try_get_i64().ok()?;
+    let open_since = (first != NOT_OPEN).then(|| Offset(first.cast_unsigned()));
+    let end = match body.try_get_u8().ok()? {
+        NO_MARKER => return Some((open_since, None)),
+        ABORT => TransactionEnd::Abort,
+        COMMIT => TransactionEnd::Commit,
+        _ => return None,
+    };
+    let marker = RememberedMarker {
+        end,
+        epoch: ProducerEpoch(body.try_get_i16().ok()?),
+        coordinator_epoch: CoordinatorEpoch(body.try_get_i32().ok()?),
+        offset: Offset(body.try_get_u64().ok()?),
+        timestamp: Timestamp(body.try_get_i64().ok()?),
+    };
+    Some((open_since, Some(marker)))
 }

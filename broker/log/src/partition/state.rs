@@ -32,6 +32,8 @@ pub(super) struct State {
     segments: RwLock<Arc<Vec<Arc<Segment>>>>,
     log_start: AtomicU64,
     log_end: AtomicU64,
+    last_stable: AtomicU64,
+    synced_stable: AtomicU64,
     index_interval_bytes: AtomicU64,
     epochs: RwLock<Epochs>,
     compaction: Mutex<Progress>,
@@ -50,6 +52,8 @@ impl State {
             segments: RwLock::default(),
             log_start: AtomicU64::new(0),
             log_end: AtomicU64::new(0),
+            last_stable: AtomicU64::new(0),
+            synced_stable: AtomicU64::new(0),
             index_interval_bytes: AtomicU64::new(INDEX_INTERVAL_BYTES_MAX),
             epochs: RwLock::default(),
             compaction: Mutex::default(),
@@ -131,6 +135,26 @@ impl State {
 
     pub(super) fn set_log_end(&self, end: Offset) {
         self.log_end.store(end.0, Ordering::Release);
+    }
+
+    /// The last stable offset of what is written.
+    pub(super) fn last_stable(&self) -> Offset {
+        Offset(self.last_stable.load(Ordering::Acquire))
+    }
+
+    /// The last stable offset of what is synced.
+    pub(super) fn synced_stable(&self) -> Offset {
+        Offset(self.synced_stable.load(Ordering::Acquire))
+    }
+
+    /// Moves the last stable offset up to `stable`: it never goes back.
+    pub(super) fn raise_last_stable(&self, stable: Offset) {
+        self.last_stable.fetch_max(stable.0, Ordering::AcqRel);
+    }
+
+    /// Moves that of what is synced up to `stable`.
+    pub(super) fn raise_synced_stable(&self, stable: Offset) {
+        self.synced_stable.fetch_max(stable.0, Ordering::AcqRel);
     }
 
     pub(super) fn index_interval_bytes(&self) -> u64 {

@@ -1,9 +1,9 @@
 //! What goes into a partition's log and what comes out of it: options, marks, appends and answers.
 
-use levada_model::{Offset, Timestamp};
+use levada_model::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::compaction::CompactionOptions;
-use crate::{Batch, BatchBuf};
+use crate::{Batch, BatchBuf, BatchHeader};
 
 /// Settings of one partition's log; all but `producer_expiration_ms` may change while it runs.
 #[derive(Clone, Debug)]
@@ -35,6 +35,47 @@ pub struct Marks {
     pub log_end: Offset,
     /// All before this is known to be synced.
     pub synced_end: Offset,
+    /// The last stable offset of what is written: the first offset of the earliest transaction that is open, else
+    /// `log_end`; never below `log_start`. For a high watermark of `log_end` (`page-cache` topics).
+    pub last_stable: Offset,
+    /// The same of what is synced: a marker that a power cut could take back ends nothing. At most `synced_end`; for a
+    /// high watermark of `synced_end` (`fsync` topics).
+    pub synced_stable: Offset,
+}
+
+/// A transaction of which a partition holds records and not yet the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// Whose it is.
+    pub producer_id: ProducerId,
+    /// The epoch of its batches.
+    pub producer_epoch: ProducerEpoch,
+    /// Its first offset here.
+    pub first_offset: Offset,
+}
+
+/// A transaction that was aborted. Its batches are the transactional ones of its producer from its first offset up to its
+/// marker, and no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AbortedTransaction {
+    /// Its first offset here.
+    pub first_offset: Offset,
+    /// Its marker's offset.
+    pub last_offset: Offset,
+    /// Whose it was.
+    pub producer_id: ProducerId,
+}
+
+impl AbortedTransaction {
+    /// Whether a batch's records are of this transaction. A marker's are not: it has none.
+    #[must_use]
+    pub fn holds(&self, header: &BatchHeader) -> bool {
+        header.is_transactional()
+            && !header.is_control()
+            && header.producer_id == Some(self.producer_id)
+            && self.first_offset <= header.base_offset
+            && header.base_offset <= self.last_offset
+    }
 }
 
 /// A stretch of offsets whose bytes are damaged below the recovery point: lost, reported, and skipped by readers.
@@ -68,6 +109,13 @@ pub enum SequenceCheck {
     /// append with the id wins; the same digest again is a duplicate, another one
     /// [`AppendError::KeyReused`](crate::AppendError::KeyReused).
     Key,
+    /// A batch of a transaction that has no sequence of its own: the partition gives it the next of its producer and
+    /// epoch, which is written into its head. So it is never a repeat, and those that come with sequences go on behind it.
+    Assigned,
+    /// A coordinator's marker, the one kind of control batch that is taken, and taken by this check alone. Its epoch must
+    /// be higher than the producer's, and is the producer's from then on (KIP-890, KIP-1228). The same end by the same
+    /// epoch again is a duplicate. Where no transaction is open it is stored too: it fences.
+    Marker,
 }
 
 /// One batch on its way into the log.
@@ -105,6 +153,10 @@ pub struct ReadChunk {
     pub gaps: Vec<Damage>,
     /// Where to go on.
     pub next_offset: Offset,
+    /// The aborted transactions that may have records among these, by their first offsets; none unless committed records
+    /// were asked for ([`LogReader::read_committed`](crate::LogReader::read_committed)). Their batches are still here: see
+    /// [`AbortedTransaction::holds`].
+    pub aborted: Vec<AbortedTransaction>,
 }
 
 /// What a retention pass removed.
@@ -127,4 +179,10 @@ pub struct PlantedFaults {
     pub zeros_are_a_batch: bool,
     /// The recovery point is noted before the sync.
     pub recovery_point_ahead: bool,
+    /// A sync is answered and not made.
+    pub skip_sync: bool,
+    /// After a restart no transaction is known to have been aborted before.
+    pub forget_aborted: bool,
+    /// A producer's old epoch is as good as its newest.
+    pub ignore_epoch: bool,
 }

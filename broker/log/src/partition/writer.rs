@@ -1,5 +1,6 @@
 //! The writer of a partition's log: stage, write, sync, roll, housekeeping. Not here: snapshots and checkpoints
-//! (`settle`), compaction (`compact`), which files are open (`files`), a log's first state (`opening`).
+//! (`settle`), compaction (`compact`), which files are open (`files`), a log's first state (`opening`), what is stable
+//! (`stable`).
 //!
 //! Order is what makes it safe. Data is synced before anything says that it is (recovery point, snapshot, a newer
 //! segment's name); a log start that has moved is durable before the segments below it go; a leader epoch is durable
@@ -9,6 +10,7 @@ mod compact;
 mod files;
 mod opening;
 mod settle;
+mod stable;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use super::recovery;
 use super::retention;
 use super::segment::{Extent, Segment};
 use super::state::State;
-use super::terms::{Append, Appended, LogOptions, Marks, PlantedFaults, Recovery, Retained};
+use super::terms::{Append, Appended, LogOptions, PlantedFaults, Recovery, Retained};
 use super::walk::Place;
 use crate::producers::{AppendTimes, Producers, Verdict, is_derived};
 use crate::{Batch, SequenceCheck, Storage, StorageError};
@@ -62,9 +64,16 @@ pub struct PartitionLog {
 /// Staged batches of one segment.
 #[derive(Default)]
 struct Group {
-    /// Begin a new segment with this group, at this offset, with this snapshot of the producers before it.
-    roll: Option<(Offset, Option<Vec<u8>>)>,
+    /// Begin a new segment with this group.
+    roll: Option<Roll>,
     batches: Vec<Batch>,
+}
+
+/// The begin of a segment, and what is true of all before it.
+struct Roll {
+    offset: Offset,
+    snapshot: Option<Vec<u8>>,
+    last_stable: Offset,
 }
 
 impl PartitionLog {
@@ -110,6 +119,8 @@ impl PartitionLog {
         self.state.set_log_start(start);
         self.state.set_log_end(start);
         self.synced_end = start;
+        self.note_stable();
+        self.state.raise_synced_stable(start);
         self.staged_end = self.active.end;
         self.staged_base = start;
         self.snapshot = SnapshotAt::Empty(start);
@@ -128,13 +139,6 @@ impl PartitionLog {
         self.producers.is_key_reused(id, digest, now, self.options.producer_expiration_ms)
     }
 
-    /// The marks now.
-    #[must_use]
-    pub fn marks(&self) -> Marks {
-        let log_end = self.state.log_end();
-        Marks { log_start: self.state.log_start(), log_end, synced_end: self.synced_end.min(log_end) }
-    }
-
     /// Changes what may change.
     pub fn set_options(&mut self, options: LogOptions) {
         self.state.set_segment_bytes(options.segment_bytes);
@@ -149,25 +153,35 @@ impl PartitionLog {
     /// When it is refused; the log is as it was.
     ///
     /// # Panics
-    /// When a [`SequenceCheck::Key`] comes without a derived id, or a batch that
+    /// When a [`SequenceCheck::Key`] comes without a derived id, a derived id in a transaction,
+    /// [`SequenceCheck::Assigned`] outside of one, a control batch that is not a marker or comes under another check than
+    /// [`SequenceCheck::Marker`], or a batch that
     /// [`BatchBuf::check_records`](crate::BatchBuf::check_records) refuses by its head: without a record for each offset,
     /// or with a delete horizon.
     pub fn stage(
         &mut self,
-        append: Append,
+        mut append: Append,
         leader_epoch: LeaderEpoch,
         now: Timestamp,
     ) -> Result<Appended, AppendError> {
         if let Some(poison) = &self.poison {
             return Err(AppendError::Poisoned(poison.clone()));
         }
+        if append.check == SequenceCheck::Assigned {
+            assert!(append.batch.header().is_transactional(), "sequences are given to transactions' batches");
+            append.batch.set_base_sequence(self.producers.next_sequence(append.batch.header(), self.judging(now)));
+        }
         let header = *append.batch.header();
         let is_dense = header.record_count == header.last_offset_delta + 1 && header.delete_horizon().is_none();
         assert!(is_dense, "what only compaction makes is refused when a batch is checked");
         let is_keyed = header.producer_id.is_some_and(is_derived);
         assert!(append.check != SequenceCheck::Key || is_keyed, "an idempotency key comes as a derived producer id");
+        assert!(!(is_keyed && header.is_transactional()), "a transaction's producer has an id that was given out");
+        let marker = append.batch.control();
+        let is_marker = append.check == SequenceCheck::Marker;
+        assert!(is_marker == header.is_control() && is_marker == marker.is_some(), "control batches are markers");
         // A repeat of a conditional append is a repeat, though its offset is not the next one any more.
-        let verdict = self.producers.check(&header, now, self.options.producer_expiration_ms)?;
+        let verdict = self.producers.check(&header, marker, self.judging(now))?;
         if let Verdict::Duplicate { base_offset, timestamp } = verdict {
             return Ok(Appended::Duplicate { base_offset, timestamp });
         }
@@ -184,7 +198,7 @@ impl PartitionLog {
             self.stage_roll();
         }
         let batch = append.batch.stamp(next_offset, leader_epoch);
-        self.producers.record(&header, next_offset, AppendTimes { answered: now, counted: now });
+        self.producers.record(&header, marker, next_offset, AppendTimes { answered: now, counted: now });
         let position = self.staged_end.position + header.size_bytes as u64;
         self.staged_end = Place { position, offset: batch.header().next_offset() };
         if self.staged.is_empty() {
@@ -366,7 +380,8 @@ impl PartitionLog {
     /// The batches from here on go into a new segment. The snapshot is taken now, before they change the producers.
     fn stage_roll(&mut self) {
         let offset = self.staged_end.offset;
-        self.staged.push(Group { roll: Some((offset, self.encode_snapshot(offset))), batches: Vec::new() });
+        let (snapshot, last_stable) = (self.encode_snapshot(offset), self.stable_at(offset));
+        self.staged.push(Group { roll: Some(Roll { offset, snapshot, last_stable }), batches: Vec::new() });
         self.staged_end.position = 0;
         self.staged_base = offset;
     }
@@ -383,9 +398,10 @@ impl PartitionLog {
         }
         self.is_epoch_new = false;
         for group in std::mem::take(&mut self.staged) {
-            if let Some((offset, snapshot)) = group.roll {
-                assert!(offset == self.active.end.offset, "a roll comes where it was staged");
-                self.roll(snapshot)?;
+            if let Some(roll) = group.roll {
+                assert!(roll.offset == self.active.end.offset, "a roll comes where it was staged");
+                self.state.raise_last_stable(roll.last_stable);
+                self.roll(roll.snapshot)?;
             }
             self.active.append(&self.state, &group.batches, now)?;
             self.unsnapshotted_bytes += group.batches.iter().map(|b| b.header().size_bytes as u64).sum::<u64>();
@@ -393,16 +409,21 @@ impl PartitionLog {
         }
         self.spares.clear();
         self.state.set_log_end(self.active.end.offset);
+        self.note_stable();
         if self.state.plants.recovery_point_ahead {
             self.synced_end = self.active.end.offset;
+            self.state.raise_synced_stable(self.state.last_stable());
             self.save_checkpoint(false)?;
         }
         Ok(())
     }
 
     fn sync_active(&mut self) -> Result<(), StorageError> {
-        self.active.sync(&self.state)?;
+        if !self.state.plants.skip_sync {
+            self.active.sync(&self.state)?;
+        }
         self.synced_end = self.active.end.offset;
+        self.state.raise_synced_stable(self.state.last_stable().min(self.synced_end));
         Ok(())
     }
 
@@ -435,6 +456,7 @@ impl PartitionLog {
         file.set_len(0).map_err(StorageError::at("cut", next.log_path()))?;
         self.sync_dir()?;
         next.keep(file);
+        next.follow(&self.state, &self.active.segment)?;
         let end = Place { position: 0, offset };
         let active = Active::new(next.clone(), end, None, self.active.last_append);
         let old = std::mem::replace(&mut self.active, active);
@@ -448,6 +470,8 @@ impl PartitionLog {
     fn move_start(&mut self, start: Offset) -> Result<Retained, StorageError> {
         self.spares.clear();
         self.state.set_log_start(start.max(self.state.log_start()));
+        self.state.raise_last_stable(self.state.log_start());
+        self.state.raise_synced_stable(self.state.log_start());
         self.save_checkpoint(false)?;
         let mut retained = Retained::default();
         for segment in self.state.take_segments_below(start) {

@@ -5,3 +5,4 @@ mod compaction;
 mod partition;
 mod recovery;
 mod storage;
+mod transactions;

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-log", &["levada-model"]),
     ("levada-extension", &["levada-model"]),
     ("levada-coordinator", &["levada-extension", "levada-model"]),
+    ("levada-history", &["levada-coordinator", "levada-model"]),
     ("levada-api", &["levada-model"]),
     ("levada-engine", &["levada-coordinator", "levada-extension", "levada-log", "levada-model"]),
     ("levada-client", &["levada-api", "levada-model"]),
@@ -82,6 +83,36 @@ fn reserved_libraries_stay_where_they_belong() {
         let wrong: Vec<_> = found.iter().filter(|(_, all)| all.contains(*library)).map(|(name, _)| name).collect();
         assert!(wrong.iter().all(|name| allowed.contains(&name.as_str())), "{wrong:?} must not name {library}");
     }
+}
+
+/// The crates that the program is built from, each with the features that it is built with.
+fn released() -> Vec<(String, Vec<String>)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--package", "levada-cli", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}|{f}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).expect("cargo writes text");
+    let of = |line: &str| {
+        let (package, features) = line.split_once('|').expect("as it was asked for");
+        let name = package.split(' ').next().unwrap_or_default().to_owned();
+        (name, features.trim_end_matches(" (*)").split(',').map(str::to_owned).collect())
+    };
+    lines.lines().map(of).collect()
+}
+
+#[test]
+fn nothing_that_is_only_for_tests_is_released() {
+    let released = released();
+    for name in ["levada-log", "levada-engine", "levada-server"] {
+        let crates: Vec<_> = released.iter().filter(|(found, _)| found == name).collect();
+        assert!(!crates.is_empty(), "the program is built from {name}");
+        let planted = crates.iter().any(|(_, features)| features.iter().any(|feature| feature == "sim"));
+        assert!(!planted, "a release has the simulated disk and the planted faults of {name}");
+    }
+    assert!(!released.iter().any(|(name, _)| name == "levada-history"), "a release has a load for tests");
 }
 
 #[test]

@@ -11,4 +11,4 @@ pub(crate) use body::{BodyBytes, BodyStream};
 pub(crate) use json::JsonBody;
 pub(crate) use media::{accepts, answers_json, content_type, unsupported_media_type};
 pub(crate) use params::{NoParams, Params, digits, json_integer, no_value};
-pub(crate) use path::{GroupPath, MemberPath, OffsetPath, PartitionPath, TopicPath};
+pub(crate) use path::{GroupPath, MemberPath, OffsetPath, PartitionPath, TopicPath, TransactionPath, transaction};

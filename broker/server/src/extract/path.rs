@@ -2,7 +2,8 @@
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use levada_api::{ErrorCode, Problem};
+use levada_api::{ErrorCode, Problem, echo};
+use levada_engine::TransactionHandle;
 use levada_model::limits::JSON_INTEGER_MAX;
 use levada_model::{GroupName, MemberId, Offset, PartitionIndex, TopicName};
 
@@ -87,6 +88,25 @@ impl<S: Sync> FromRequestParts<S> for OffsetPath {
         let read = |text: &str| json_integer(text).ok_or_else(|| no_number("offset", JSON_INTEGER_MAX, text));
         Ok(Self(Offset(segment(parts, "offset", read).await?)))
     }
+}
+
+/// `{transaction}`.
+pub(crate) struct TransactionPath(pub(crate) TransactionHandle);
+
+impl<S: Sync> FromRequestParts<S> for TransactionPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Ok(Self(segment(parts, "transaction", transaction).await?))
+    }
+}
+
+/// A transaction's id. What cannot be one is that of no transaction.
+pub(crate) fn transaction(text: &str) -> Result<TransactionHandle, Problem> {
+    text.parse().map_err(|_| {
+        let detail = format!("there is no transaction {:?}", echo(text));
+        Problem::new(ErrorCode::TransactionNotFound, detail)
+    })
 }
 
 fn no_number(name: &str, most: u64, text: &str) -> Problem {

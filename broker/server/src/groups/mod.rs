@@ -14,7 +14,9 @@ mod reject;
 mod words;
 
 pub(crate) use members::{client, wanted};
+pub(crate) use places::{offsets as places_of, read_partitions};
 pub(crate) use records::read_cursor;
+pub(crate) use refusal::member as refuse_member;
 pub(crate) use words::{committed, heartbeat};
 
 use axum::middleware;

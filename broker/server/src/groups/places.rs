@@ -7,13 +7,13 @@ use levada_model::limits::GROUP_OFFSETS_MAX;
 use levada_model::{Offset, PartitionIndex, TopicName};
 
 /// A place of a request, as the engine takes it.
-pub(super) type Place<O> = (TopicName, PartitionIndex, O);
+pub(crate) type Place<O> = (TopicName, PartitionIndex, O);
 
 /// Partitions, each named once in `list`, with what is said of each.
 ///
 /// # Errors
 /// More than [`GROUP_OFFSETS_MAX`]; or all names that are none, and else all partitions that come again, each at its place.
-pub(super) fn read_partitions<'a, O>(
+pub(crate) fn read_partitions<'a, O>(
     list: &str,
     wanted: impl ExactSizeIterator<Item = (&'a str, u32, O)>,
 ) -> Result<Vec<Place<O>>, Problem> {
@@ -44,7 +44,7 @@ pub(super) fn read_records(list: &str, wanted: &[GroupPlace]) -> Result<Vec<Plac
 }
 
 /// The places as they stand in a request.
-pub(super) fn offsets(places: &[GroupPlace]) -> impl ExactSizeIterator<Item = (&str, u32, Offset)> {
+pub(crate) fn offsets(places: &[GroupPlace]) -> impl ExactSizeIterator<Item = (&str, u32, Offset)> {
     places.iter().map(|place| (place.topic.as_str(), place.partition, Offset(place.offset)))
 }
 

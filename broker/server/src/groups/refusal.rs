@@ -14,7 +14,7 @@ impl From<GroupError> for Refusal {
 }
 
 /// The refusal of a member's call; its records or offsets are at these pointers.
-pub(super) fn member(group: &GroupName, error: GroupError, pointer: impl Fn(usize) -> String) -> Refusal {
+pub(crate) fn member(group: &GroupName, error: GroupError, pointer: impl Fn(usize) -> String) -> Refusal {
     Refusal(match error {
         GroupError::UnknownMember(member) => unknown_member(group, member.as_str()),
         other => problem(other, pointer),
@@ -54,7 +54,7 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
         GroupError::InPart(error) => Problem { detail, ..problem(*error, pointer) }.effect(Effect::Partial),
         GroupError::Loading => Problem::new(ErrorCode::CoordinatorLoading, detail).effect(effect(true)),
         GroupError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
-        GroupError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
+        GroupError::Overloaded | GroupError::TooManyPending { .. } => Problem::new(ErrorCode::Overloaded, detail),
         GroupError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
         GroupError::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible)),
     }

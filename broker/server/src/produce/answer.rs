@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::refusal;
 
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// What a request asked for that its answer must tell.
 #[derive(Clone, Copy, Debug)]

@@ -24,8 +24,7 @@ pub(super) async fn produce(
     Query::refuse("partition", query.partition.is_some(), "a produce of JSON, whose records name theirs,")?;
     let acks = query.acks;
     let headers = request.headers();
-    wishes::refuse(headers, &[], "")?;
-    let once = wishes::once(headers)?;
+    let once = wishes::once(headers, acks)?;
     let expected_offset = wishes::expected_offset(headers)?;
     let trace = Trace::of(headers);
 

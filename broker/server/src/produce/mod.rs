@@ -13,9 +13,11 @@ mod raw;
 mod records;
 pub(crate) mod refusal;
 mod trace;
-mod wishes;
+pub(crate) mod wishes;
 
-pub(crate) use answer::placements;
+pub(crate) use answer::{IDEMPOTENT_REPLAYED, placements};
+pub(crate) use trace::Trace;
+
 use axum::middleware;
 use levada_engine::Engine;
 use levada_model::{Principal, TopicName};

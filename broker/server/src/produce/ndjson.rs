@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use levada_api::media::NDJSON;
 use levada_api::{ErrorCode, LineAnswer, Problem, RecordIn, ResultsWord, parse_record};
-use levada_engine::{Acks, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault};
+use levada_engine::{Acks, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault};
 use levada_model::PartitionIndex;
 
 use super::lines::{Line, LineCutter};
@@ -46,12 +46,14 @@ pub(super) async fn produce(
         wishes::EXPECTED_OFFSET,
     ];
     wishes::refuse(headers, &names, FOR_ONE_BODY)?;
+    let transaction = wishes::transaction(headers, query.acks)?;
     let trace = Trace::of(headers);
     let line_bytes_max = state.limits().bytes_max;
     let upload = Upload {
         target,
         acks: query.acks,
         results: query.results.unwrap_or_default(),
+        once: transaction.map_or(Once::No, |transaction| Once::Transaction { transaction, sequence: None }),
         trace,
         app: state.clone(),
         body: BodyStream::from_request(request, state).await?,
@@ -88,6 +90,7 @@ struct Upload {
     target: Target,
     acks: Acks,
     results: ResultsWord,
+    once: Once,
     trace: Trace,
     app: AppState,
     body: BodyStream,
@@ -182,7 +185,8 @@ impl Upload {
         let mut waiting: Vec<usize> = (0..sent.len()).filter(|at| outcomes[*at].is_none()).collect();
         while !waiting.is_empty() {
             let batch = waiting.iter().map(|at| self.place(records[*at].expect("it waits"))).collect();
-            let request = ProduceRequest { records: batch, acks: self.acks, ..ProduceRequest::default() };
+            let once = self.once.clone();
+            let request = ProduceRequest { records: batch, acks: self.acks, once, ..ProduceRequest::default() };
             match self.target.engine.produce(&self.target.who, &self.target.topic, request).await {
                 Ok(produced) => {
                     self.note(&mut outcomes, &waiting, produced);

@@ -39,6 +39,7 @@ const RECORD_HEADER: &str = "record-header-";
         ("Producer-Id" = Option<u64>, Header, description = "Store it once by the producer's sequence; the three headers come together."),
         ("Producer-Epoch" = Option<u64>, Header, description = "The producer's term."),
         ("Producer-Sequence" = Option<u64>, Header, description = "The record's sequence."),
+        ("Transaction" = Option<String>, Header, description = "Store it in this transaction; not with Idempotency-Key, and Producer-Sequence alone makes a retry safe."),
         ("Expected-Offset" = Option<u64>, Header, description = "Store only if this is the partition's next offset."),
     ),
     request_body(content = Vec<u8>, content_type = "*/*", description = "The value."),
@@ -47,8 +48,8 @@ const RECORD_HEADER: &str = "record-header-";
         (status = 202, description = "Taken, with acks=none.", body = RawAnswer),
         (status = 400, description = "A parameter or header is malformed."),
         (status = 403, description = "The topic is the broker's own, or a newer epoch of the producer has written."),
-        (status = 404, description = "There is no such topic."),
-        (status = 409, description = "The sequence is out of order, or the partition is retiring."),
+        (status = 404, description = "There is no such topic, or no such transaction."),
+        (status = 409, description = "The sequence is out of order, the partition is retiring, or the transaction has ended."),
         (status = 412, description = "The expected offset is not the next."),
         (status = 413, description = "The body is larger than the topic or the server takes."),
         (status = 415, description = "The Content-Encoding is not taken."),
@@ -71,8 +72,7 @@ pub(super) async fn produce_raw(
     let timestamp = params.integer("timestamp")?.map(|ms| Timestamp(ms.cast_signed()));
     params.finish()?;
     let headers = request.headers();
-    wishes::refuse(headers, &[], "")?;
-    let once = wishes::once(headers)?;
+    let once = wishes::once(headers, acks)?;
     let expected_offset = wishes::expected_offset(headers)?;
     let trace = Trace::of(headers);
     let kept = kept_headers(headers);

@@ -38,6 +38,7 @@ const ACCEPTED: HeaderValue =
         ("Producer-Id" = Option<u64>, Header, description = "JSON only: store it once by the producer's sequence; the three headers come together, and all records name one partition."),
         ("Producer-Epoch" = Option<u64>, Header, description = "The producer's term.", maximum = 32767),
         ("Producer-Sequence" = Option<u64>, Header, description = "The first record's sequence.", maximum = 2147483647),
+        ("Transaction" = Option<String>, Header, description = "Store all of it in this transaction: it counts once that is committed. Not with Idempotency-Key; with JSON, Producer-Sequence alone makes a retry safe, counted from 0 in each partition and transaction. Record batches have the transaction's producer id and epoch."),
         ("Expected-Offset" = Option<u64>, Header, description = "JSON and record batches: store only if this is the partition's next offset."),
     ),
     request_body(content(
@@ -54,8 +55,8 @@ const ACCEPTED: HeaderValue =
         (status = 207, description = "Some partitions stored their records, others failed.", body = ProduceAnswer),
         (status = 400, description = "The body, a parameter or a header is malformed."),
         (status = 403, description = "The topic is the broker's own, or a newer epoch of the producer has written."),
-        (status = 404, description = "There is no such topic."),
-        (status = 409, description = "The sequence is out of order, or a partition is retiring."),
+        (status = 404, description = "There is no such topic, or no such transaction."),
+        (status = 409, description = "The sequence is out of order, a partition is retiring, or the transaction has ended."),
         (status = 412, description = "The expected offset is not the next."),
         (status = 413, description = "A record or the body is larger than its limit."),
         (status = 415, description = "The body is of another type; Accept-Post lists those taken."),

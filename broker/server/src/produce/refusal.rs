@@ -6,6 +6,7 @@ use levada_log::AppendError;
 use levada_model::limits::REQUEST_RECORDS_MAX;
 
 use crate::refusal::{Refusal, denied, effect};
+use crate::transactions;
 
 /// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
 pub(crate) type Place = fn(usize) -> Option<String>;
@@ -47,6 +48,8 @@ pub(super) fn line(fault: RecordsFault) -> Problem {
 pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
     let detail = error.to_string();
     match error {
+        ProduceError::Transaction(error) => transactions::refuse(*error),
+        ProduceError::TransactionAcks => Problem::new(ErrorCode::InvalidParameter, detail),
         ProduceError::Denied(error) => denied(&error),
         ProduceError::NotFound(_) => Problem::new(ErrorCode::TopicNotFound, detail),
         ProduceError::Internal(_) => Problem::new(ErrorCode::InternalTopic, detail),
@@ -117,10 +120,11 @@ fn member(fault: &RecordFault) -> &'static str {
 }
 
 /// A partition's owner did not store its part.
-pub(super) fn append(fault: &AppendFault) -> Problem {
+pub(crate) fn append(fault: &AppendFault) -> Problem {
     let detail = fault.to_string();
     match fault {
         AppendFault::Refused(error) => refused(error, detail),
+        AppendFault::Transaction(error) => transactions::told(error),
         AppendFault::Overloaded(_) | AppendFault::OutOfFiles(_) | AppendFault::Keyless(_) => {
             Problem::new(ErrorCode::Overloaded, detail)
         }
@@ -144,6 +148,13 @@ fn refused(error: &AppendError, detail: String) -> Problem {
         AppendError::TooLarge { limit_bytes, .. } => {
             // No setting moves this one, so it goes by the name that it has in the broker.
             Problem::new(ErrorCode::RecordTooLarge, detail).limited("BATCH_BYTES_MAX", *limit_bytes as u64)
+        }
+        AppendError::TransactionOpen { .. } => Problem::new(ErrorCode::TransactionOpen, detail),
+        AppendError::TransactionEnded { .. } => Problem::new(ErrorCode::TransactionEnded, detail),
+        // Only markers are fenced so, which nobody sends through this interface.
+        AppendError::CoordinatorFenced { .. } => Problem::new(ErrorCode::CoordinatorLoading, detail),
+        AppendError::TooManyTransactions { limit } => {
+            Problem::new(ErrorCode::Overloaded, detail).limited("PRODUCERS_MAX", *limit as u64)
         }
         AppendError::Poisoned(_) => Problem::new(ErrorCode::LogFenced, detail),
     }

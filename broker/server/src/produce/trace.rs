@@ -8,15 +8,15 @@ const TRACEPARENT: &str = "traceparent";
 
 /// The trace that a request belongs to, if it says so.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trace(Option<Bytes>);
+pub(crate) struct Trace(Option<Bytes>);
 
 impl Trace {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self(headers.get(TRACEPARENT).map(|value| Bytes::copy_from_slice(value.as_bytes())))
     }
 
     /// Gives the record a header `traceparent` unless it has one of its own.
-    pub(super) fn mark(&self, record: &mut Record) {
+    pub(crate) fn mark(&self, record: &mut Record) {
         let Some(value) = &self.0 else { return };
         if record.headers.iter().all(|header| header.name != TRACEPARENT) {
             record.headers.push(Header { name: TRACEPARENT.to_owned(), value: Some(value.clone()) });

@@ -1,12 +1,13 @@
-//! What a produce asks for besides its records: `acks`, and the headers that make it happen once or at one offset.
+//! What a produce asks for besides its records: `acks`, and the headers that make it happen once, at one offset, or in a
+//! transaction.
 
 use http::HeaderMap;
 use levada_api::{AcksWord, ErrorCode, Problem, ResultsWord};
-use levada_engine::{Acks, Once};
+use levada_engine::{Acks, Once, TransactionHandle};
 use levada_model::limits::{IDEMPOTENCY_KEY_BYTES_MAX, JSON_INTEGER_MAX};
 use levada_model::{Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence};
 
-use crate::extract::{Params, digits, no_value};
+use crate::extract::{self, Params, digits, no_value};
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) const PRODUCER_ID: &str = "producer-id";
@@ -14,6 +15,9 @@ pub(super) const PRODUCER_EPOCH: &str = "producer-epoch";
 pub(super) const PRODUCER_SEQUENCE: &str = "producer-sequence";
 pub(super) const EXPECTED_OFFSET: &str = "expected-offset";
 const TRANSACTION: &str = "transaction";
+/// The headers that say how one append is stored.
+pub(crate) const OF_ONE_APPEND: [&str; 5] =
+    [TRANSACTION, PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQUENCE, EXPECTED_OFFSET];
 
 /// What the query of a produce says.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +62,8 @@ pub(super) fn acks(params: &mut Params) -> Result<Acks, Problem> {
     })
 }
 
-/// Refuses those of our headers that this form of a produce does not take; `Transaction` none does.
-pub(super) fn refuse(headers: &HeaderMap, names: &[&'static str], why: &str) -> Result<(), Problem> {
-    if headers.contains_key(TRANSACTION) {
-        return Err(malformed("the header Transaction is not taken: this broker has no transactions"));
-    }
+/// Refuses those of our headers that this form of a produce does not take.
+pub(crate) fn refuse(headers: &HeaderMap, names: &[&'static str], why: &str) -> Result<(), Problem> {
     match names.iter().find(|name| headers.contains_key(**name)) {
         Some(name) => Err(malformed(format!("the header {name} is not taken {why}"))),
         None => Ok(()),
@@ -83,21 +84,24 @@ impl OnceWish {
     }
 }
 
-/// Reads `Idempotency-Key` and the three `Producer-` headers.
-pub(super) fn once(headers: &HeaderMap) -> Result<OnceWish, Problem> {
-    let key = text(headers, IDEMPOTENCY_KEY)?;
+/// Reads `Idempotency-Key`, `Transaction` and the three `Producer-` headers.
+pub(super) fn once(headers: &HeaderMap, acks: Acks) -> Result<OnceWish, Problem> {
+    let transaction = transaction(headers, acks)?;
+    let key = key(headers)?;
     let id = number(headers, PRODUCER_ID, JSON_INTEGER_MAX.cast_signed())?;
     let epoch = number(headers, PRODUCER_EPOCH, i16::MAX)?;
     let sequence = number(headers, PRODUCER_SEQUENCE, i32::MAX)?;
+    if let Some(transaction) = transaction {
+        if key.is_some() {
+            let detail = "a request has a Transaction or an Idempotency-Key, not both: \
+                Producer-Sequence makes it safe to send records of a transaction again";
+            return Err(malformed(detail));
+        }
+        is_of(transaction, id, epoch)?;
+        return Ok(OnceWish(Once::Transaction { transaction, sequence: sequence.map(Sequence) }));
+    }
     match (key, id, epoch, sequence) {
         (None, None, None, None) => Ok(OnceWish(Once::No)),
-        (Some(key), None, None, None) if key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX => {
-            let detail = format!(
-                "Idempotency-Key has 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes of visible ASCII; this one has {}",
-                key.len()
-            );
-            Err(malformed(detail))
-        }
         (Some(key), None, None, None) => Ok(OnceWish(Once::Key { key: key.to_owned(), body_digest: [0; 32] })),
         (None, Some(id), Some(epoch), Some(sequence)) => {
             let (id, epoch, sequence) = (ProducerId(id), ProducerEpoch(epoch), Sequence(sequence));
@@ -106,6 +110,46 @@ pub(super) fn once(headers: &HeaderMap) -> Result<OnceWish, Problem> {
         (None, ..) => Err(malformed("Producer-Id, Producer-Epoch and Producer-Sequence come all three or not at all")),
         (Some(_), ..) => Err(malformed("a request has an Idempotency-Key or the Producer- headers, not both")),
     }
+}
+
+/// Reads `Idempotency-Key`.
+pub(crate) fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let key = text(headers, IDEMPOTENCY_KEY)?;
+    match key {
+        Some(key) if key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX => {
+            let detail = format!(
+                "Idempotency-Key has 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes of visible ASCII; this one has {}",
+                key.len()
+            );
+            Err(malformed(detail))
+        }
+        key => Ok(key),
+    }
+}
+
+/// Reads `Transaction`.
+pub(super) fn transaction(headers: &HeaderMap, acks: Acks) -> Result<Option<TransactionHandle>, Problem> {
+    let transaction = text(headers, TRANSACTION)?.map(extract::transaction).transpose()?;
+    if transaction.is_some() && acks != Acks::All {
+        // It could be committed without records that nobody heard were lost.
+        return Err(malformed("a produce with a Transaction takes acks=all alone, or none that is named"));
+    }
+    Ok(transaction)
+}
+
+/// Whether the producer that is named, as far as it is, is that of the transaction.
+fn is_of(transaction: TransactionHandle, id: Option<i64>, epoch: Option<i16>) -> Result<(), Problem> {
+    let is_other = id.is_some_and(|id| id != transaction.producer_id.0)
+        || epoch.is_some_and(|epoch| epoch != transaction.producer_epoch.0);
+    if is_other {
+        let detail = format!(
+            "Transaction {transaction} is of producer {} with epoch {}, and Producer-Id and Producer-Epoch name another; \
+            with a Transaction they may be left out",
+            transaction.producer_id, transaction.producer_epoch
+        );
+        return Err(malformed(detail));
+    }
+    Ok(())
 }
 
 /// Reads `Expected-Offset`.
@@ -155,12 +199,12 @@ mod tests {
     #[test]
     fn the_producer_headers_come_all_three_or_not_at_all() {
         let all = [(PRODUCER_ID, "7"), (PRODUCER_EPOCH, "0"), (PRODUCER_SEQUENCE, "2147483647")];
-        let wish = once(&headers(&all)).expect("well-formed").of_body(|| unreachable!("there is no key"));
+        let wish = once(&headers(&all), Acks::All).expect("well-formed").of_body(|| unreachable!("there is no key"));
         let expected = Once::Producer { id: ProducerId(7), epoch: ProducerEpoch(0), sequence: Sequence(i32::MAX) };
         assert_eq!(wish, expected);
         for missing in 0..3 {
             let some: Vec<_> = (0..3).filter(|at| *at != missing).map(|at| all[at]).collect();
-            assert_eq!(once(&headers(&some)).expect_err("one is missing").status, 400);
+            assert_eq!(once(&headers(&some), Acks::All).expect_err("one is missing").status, 400);
         }
     }
 
@@ -175,13 +219,44 @@ mod tests {
             (IDEMPOTENCY_KEY, ""),
             (IDEMPOTENCY_KEY, &"k".repeat(256)),
         ] {
-            let problem = once(&headers(&[(name, bad)])).expect_err(name);
+            let problem = once(&headers(&[(name, bad)]), Acks::All).expect_err(name);
             assert_eq!(problem.status, 400, "{name}: {bad}");
             assert!(problem.detail.to_lowercase().contains(name), "{}", problem.detail);
         }
         assert!(expected_offset(&headers(&[(EXPECTED_OFFSET, "9007199254740992")])).is_err());
-        assert!(once(&headers(&[(IDEMPOTENCY_KEY, "a"), (IDEMPOTENCY_KEY, "b")])).is_err());
-        assert!(once(&headers(&[(IDEMPOTENCY_KEY, "a"), (PRODUCER_ID, "1")])).is_err());
-        assert!(refuse(&headers(&[(TRANSACTION, "x")]), &[], "").is_err());
+        assert!(once(&headers(&[(IDEMPOTENCY_KEY, "a"), (IDEMPOTENCY_KEY, "b")]), Acks::All).is_err());
+        assert!(once(&headers(&[(IDEMPOTENCY_KEY, "a"), (PRODUCER_ID, "1")]), Acks::All).is_err());
+    }
+
+    #[test]
+    fn a_transaction_needs_no_other_header_and_takes_those_that_agree() {
+        let transaction: TransactionHandle = "3-7-2".parse().expect("a transaction");
+        for (more, sequence) in [
+            (&[][..], None),
+            (&[(PRODUCER_SEQUENCE, "5")], Some(Sequence(5))),
+            (&[(PRODUCER_ID, "7")], None),
+            (&[(PRODUCER_ID, "7"), (PRODUCER_EPOCH, "2"), (PRODUCER_SEQUENCE, "0")], Some(Sequence(0))),
+        ] {
+            let all = [&[(TRANSACTION, "3-7-2")], more].concat();
+            let wish =
+                once(&headers(&all), Acks::All).expect("well-formed").of_body(|| unreachable!("there is no key"));
+            assert_eq!(wish, Once::Transaction { transaction, sequence }, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_with_what_does_not_agree_is_refused() {
+        for more in [(PRODUCER_ID, "8"), (PRODUCER_EPOCH, "1"), (IDEMPOTENCY_KEY, "a"), (TRANSACTION, "3-7-2")] {
+            let problem = once(&headers(&[(TRANSACTION, "3-7-2"), more]), Acks::All).expect_err("one of the two");
+            assert_eq!(problem.code, ErrorCode::InvalidParameter, "{more:?}");
+        }
+        for acks in [Acks::Leader, Acks::None] {
+            assert!(once(&headers(&[(TRANSACTION, "3-7-2")]), acks).is_err());
+        }
+        for other in ["", "x", "3-7", "3-7-2-1", "03-7-2", &"9".repeat(5_000)] {
+            let problem = once(&headers(&[(TRANSACTION, other)]), Acks::All).expect_err("no transaction has it");
+            assert_eq!(problem.code, ErrorCode::TransactionNotFound, "{other}");
+            assert!(problem.detail.len() < 300, "{}", problem.detail);
+        }
     }
 }

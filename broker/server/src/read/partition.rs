@@ -20,7 +20,7 @@ use crate::state::{Caller, OpenEngine};
 /// Read a partition
 ///
 /// As JSON, as a line a record (`application/x-ndjson`), or as stored batches (`application/vnd.levada.record-batch`,
-/// from the batch that holds the offset). The last two have their marks in headers. The first record always comes whole,
+/// from the batch that holds the offset; of transactions with their markers). The last two have their marks in headers. The first record always comes whole,
 /// however small `max_bytes`.
 #[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/records", operation_id = "read_partition",
     tag = "Read",
@@ -43,6 +43,9 @@ use crate::state::{Caller, OpenEngine};
                 ("levada-high-watermark" = u64, description = "The end (NDJSON and record batches)"),
                 ("levada-last-stable-offset" = u64, description = "The end for `read_committed` (NDJSON and record batches)"),
                 ("levada-log-start-offset" = u64, description = "The first offset (NDJSON and record batches)"),
+                ("levada-aborted-transactions" = Option<String>, description = "Record batches with `read_committed`: a JSON list of \
+                    `{\"producer_id\",\"first_offset\",\"last_offset\"}`, the first 64 aborted transactions in what was read. Their \
+                    batches are left out"),
                 ("levada-gaps" = Option<String>, description = "The JSON list `gaps` (NDJSON and record batches)"),
             ),
             content(

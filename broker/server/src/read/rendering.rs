@@ -12,9 +12,12 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::{Frame, SizeHint};
 use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
-use levada_api::{FormatWord, Gap, GapCause, GroupGap, IsolationWord, Problem, RecordOut, Rendering, ValueForm};
+use levada_api::{
+    Aborted, FormatWord, Gap, GapCause, GroupGap, IsolationWord, Problem, RecordOut, Rendering, ValueForm,
+};
 use levada_engine::{Fetched, FetchedRecords, GroupPart, Isolation};
-use levada_log::{Damage, RecordRef, RecordsError};
+use levada_log::{AbortedTransaction, Damage, RecordRef, RecordsError};
+use levada_model::limits::READ_ABORTED_MAX;
 use levada_model::{Offset, PartitionIndex, TopicName};
 use serde::Serialize;
 
@@ -25,6 +28,9 @@ use crate::extract::Params;
 pub(crate) const PIECE_BYTES: usize = 32 << 10;
 /// Room for the record that fills the piece; a larger one makes the piece grow.
 const PIECE_SLACK_BYTES: usize = 8 << 10;
+
+/// Names the aborted transactions of a read.
+const ABORTED: HeaderName = HeaderName::from_static("levada-aborted-transactions");
 
 /// Reads `format=`.
 pub(crate) fn format(params: &mut Params) -> Result<ValueForm, Problem> {
@@ -125,8 +131,21 @@ pub(super) fn batches(fetched: Fetched) -> Response {
     let mut response =
         Body::new(Frames { left: frames.iter().map(|frame| frame.len() as u64).sum(), frames }).into_response();
     response.headers_mut().extend(marks);
+    response.headers_mut().extend(aborted(&fetched).map(|list| (ABORTED, list)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(RECORD_BATCH));
     response
+}
+
+/// The aborted transactions in what was read, as far as a head can hold them; none where there are none.
+fn aborted(fetched: &Fetched) -> Option<HeaderValue> {
+    let told = |aborted: &AbortedTransaction| Aborted {
+        producer_id: aborted.producer_id.0,
+        first_offset: aborted.first_offset.0,
+        last_offset: aborted.last_offset.0,
+    };
+    let list: Vec<_> = fetched.aborted.iter().take(READ_ABORTED_MAX).map(told).collect();
+    let text = serde_json::to_string(&list).expect("numbers are plain data");
+    (!list.is_empty()).then(|| HeaderValue::try_from(text).expect("JSON of numbers is ASCII"))
 }
 
 /// What cannot be read any more on the way of a read.

@@ -17,4 +17,5 @@ mod produce;
 mod raw;
 mod read;
 mod scenarios;
+mod transactions;
 mod ws;

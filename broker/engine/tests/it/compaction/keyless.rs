@@ -42,7 +42,8 @@ async fn a_record_without_a_key_is_refused_at_its_place_and_nothing_is_stored() 
     for compression in [Compression::None, Compression::Lz4] {
         let mut bytes = batch(compression, &[Some("a")]);
         bytes.extend_from_slice(&batch(compression, &[Some("a"), None]));
-        let batches = BatchesRequest { partition: p(0), bytes, acks: Acks::All, expected_offset: None };
+        let batches =
+            BatchesRequest { partition: p(0), bytes, acks: Acks::All, expected_offset: None, transaction: None };
         let refused = engine.produce_batches(&me(), &name("t"), batches).await;
         assert!(matches!(refused, Err(ProduceError::NoKey { batch: 1, record: 1 })), "{refused:?}");
     }

@@ -11,6 +11,7 @@ mod output;
 mod plan;
 mod rewrite;
 mod swap;
+mod transactions;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -192,7 +193,7 @@ impl LogReader {
     pub fn compaction_state(&self, now: Timestamp, bound: Offset) -> Result<Option<CompactionState>, StorageError> {
         let state = self.state();
         let Some(options) = state.compaction().options else { return Ok(None) };
-        Ok(Some(Cleanable::now(state, &options, now, bound)?.told(state)))
+        Ok(Some(Cleanable::now(state, &options, now, bound.min(state.synced_stable()))?.told(state)))
     }
 
     /// The first record from `from` on and below `below` that has no key; none if all have one. Reads all that lies

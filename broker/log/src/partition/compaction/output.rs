@@ -2,6 +2,7 @@
 //!
 //! Not here: what is kept (`rewrite`), and how it gets its place (`swap`).
 
+use std::collections::HashSet;
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,9 +11,12 @@ use levada_model::{LeaderEpoch, Offset};
 
 use super::swap;
 use crate::batch::cover;
+use crate::partition::aborted::AbortedIndex;
 use crate::partition::index::{AppendSpan, Index};
 use crate::partition::segment::Segment;
 use crate::partition::state::State;
+use crate::partition::terms::AbortedTransaction;
+use crate::partition::walk::Place;
 use crate::{Batch, BatchHeader, File, StorageError};
 
 /// Bytes that are gathered before they are written.
@@ -25,6 +29,9 @@ pub(super) struct Output {
     state: Arc<State>,
     base: Offset,
     sources: Vec<Arc<Segment>>,
+    /// What the sources know of transactions, and the markers of theirs that are left out.
+    aborted: Vec<AbortedIndex>,
+    dropped_markers: HashSet<Offset>,
     source_bytes: u64,
     span: Option<AppendSpan>,
     path: PathBuf,
@@ -67,6 +74,8 @@ impl Output {
             state: state.clone(),
             base,
             sources: Vec::new(),
+            aborted: Vec::new(),
+            dropped_markers: HashSet::new(),
             source_bytes: 0,
             span: None,
             path,
@@ -95,6 +104,7 @@ impl Output {
     /// The next batches are of this segment.
     pub(super) fn add_source(&mut self, source: &Arc<Segment>) -> Result<(), StorageError> {
         let last = source.facts(&self.state)?.last_append;
+        self.aborted.push(source.with_aborted(&self.state, AbortedIndex::clone)?);
         let span = source.span(&self.state)?.unwrap_or(AppendSpan { first: last, last });
         self.state.warmed(source);
         self.span =
@@ -122,6 +132,9 @@ impl Output {
     /// Leaves a batch out: its offsets are covered together with its neighbours'.
     pub(super) fn drop_batch(&mut self, header: &BatchHeader) -> Result<(), StorageError> {
         self.is_changed |= header.record_count > 0 || header.producer_id.is_some();
+        if header.is_control() {
+            self.dropped_markers.insert(header.base_offset);
+        }
         let (from, to, leader_epoch) = (header.base_offset, header.next_offset(), header.leader_epoch);
         match &mut self.hole {
             Some(hole) if hole.leader_epoch == leader_epoch && to.0 - hole.from.0 <= 1 << 31 => hole.to = to,
@@ -145,11 +158,16 @@ impl Output {
         let index_path = swap::cleaned_index_path(&self.state.dir, self.base);
         let index_file = self.state.storage.open(&index_path).map_err(StorageError::at("create", &index_path))?;
         let span = self.span.expect("it has a source");
-        self.index.append_chunk(&*index_file, self.base, span).map_err(StorageError::at("write", &index_path))?;
-        index_file.sync_data().map_err(StorageError::at("sync", &index_path))?;
-        self.is_finished = true;
         let sources = std::mem::take(&mut self.sources);
         let next = sources.last().expect("it has a source").next_offset();
+        let end = Place { position: bytes, offset: next };
+        let is_kept = |aborted: &AbortedTransaction| !self.dropped_markers.contains(&aborted.last_offset);
+        let mut aborted = AbortedIndex::of_sources(self.base, end, std::mem::take(&mut self.aborted), is_kept);
+        self.index
+            .append_chunk(&*index_file, self.base, span, &mut aborted)
+            .map_err(StorageError::at("write", &index_path))?;
+        index_file.sync_data().map_err(StorageError::at("sync", &index_path))?;
+        self.is_finished = true;
         Ok(Some(Written { state: self.state.clone(), base: self.base, next, bytes, sources }))
     }
 

@@ -1,7 +1,7 @@
 //! The long work of a pass: reads the newest offset of each dirty key, then writes what stays of the segments.
 //!
-//! A record goes if a newer one of its key is known, and a tombstone also once its horizon is over. Not here: which
-//! segments a pass takes (`plan`).
+//! A record goes if a newer one of its key is known, a tombstone also once its horizon is over, and what was aborted at
+//! once. Not here: which segments a pass takes (`plan`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use levada_model::{Offset, Timestamp};
 
 use super::map::OffsetMap;
 use super::output::{Output, Written};
+use super::transactions::{Aborted, Remaining};
 use super::{CompactionError, CompactionPlan};
 use crate::batch::{StoredRecord, UnpackedBatch, emptied};
 use crate::partition::segment::{Segment, WALK_WINDOW_BYTES};
@@ -35,9 +36,11 @@ pub(super) fn map_dirty(plan: &CompactionPlan, stop: &AtomicBool) -> Result<(Off
     let mut map = OffsetMap::new(plan.options.memory_bytes);
     let mut covered = plan.end();
     for segment in plan.sources.iter().filter(|segment| segment.next_offset() > plan.first_dirty) {
+        let aborted = Aborted::of(&plan.state, segment)?;
         each_batch(&plan.state, segment, stop, |batch| {
             let mut is_full = false;
-            if batch.header().next_offset() <= plan.first_dirty || !has_records(batch.header()) {
+            let header = batch.header();
+            if header.next_offset() <= plan.first_dirty || !has_records(header) || aborted.holds(header) {
                 return Ok(true);
             }
             let note = |record: StoredRecord<'_>| {
@@ -64,7 +67,8 @@ pub(super) fn rewrite(
     covered: Offset,
     stop: &AtomicBool,
 ) -> Result<Outcome, CompactionError> {
-    let mut rewrite = Rewrite { plan, map, covered, outcome: Outcome::default(), kept: Vec::new() };
+    let (outcome, aborted, remaining) = (Outcome::default(), Aborted::default(), Remaining::default());
+    let mut rewrite = Rewrite { plan, map, covered, outcome, aborted, remaining, kept: Vec::new() };
     let mut output: Option<Output> = None;
     let taken = plan.sources.partition_point(|segment| segment.base_offset() < covered);
     for source in &plan.sources[..taken] {
@@ -76,6 +80,7 @@ pub(super) fn rewrite(
             }
         };
         out.add_source(source)?;
+        rewrite.aborted = Aborted::of(&plan.state, source)?;
         each_batch(&plan.state, source, stop, |batch| rewrite.batch(batch, out).map(|()| true))?;
     }
     rewrite.finish(output)?;
@@ -101,6 +106,9 @@ struct Rewrite<'a> {
     map: &'a OffsetMap,
     covered: Offset,
     outcome: Outcome,
+    /// Of the segment at hand.
+    aborted: Aborted,
+    remaining: Remaining,
     /// Which records of the batch at hand stay.
     kept: Vec<bool>,
 }
@@ -119,21 +127,26 @@ impl Rewrite<'_> {
     fn batch(&mut self, batch: &Batch, out: &mut Output) -> Result<(), CompactionError> {
         let header = batch.header();
         if header.is_control() {
-            return Ok(out.keep(batch)?);
+            return self.marker(batch, out);
         }
         if header.record_count == 0 {
-            let done = if self.is_remembered(header) { out.keep(batch) } else { out.drop_batch(header) };
-            return Ok(done?);
+            if !self.is_remembered(header) {
+                return Ok(out.drop_batch(header)?);
+            }
+            self.remaining.note(header);
+            return Ok(out.keep(batch)?);
         }
         let records = unpacked(&self.plan.state, batch, Ok)?;
         let has_tombstones = self.judge(batch, &records)?;
         let kept = self.kept.iter().filter(|kept| **kept).count();
         self.outcome.before_records += self.kept.len() as u64;
         self.outcome.after_records += kept as u64;
+        if kept == 0 && !self.is_remembered(header) {
+            return Ok(out.drop_batch(header)?);
+        }
+        self.remaining.note(header);
         if kept == 0 {
-            let is_remembered = self.is_remembered(header);
-            let done = if is_remembered { out.replace(&emptied(header)) } else { out.drop_batch(header) };
-            return Ok(done?);
+            return Ok(out.replace(&emptied(header))?);
         }
         let horizon = self.new_horizon(header, has_tombstones);
         if has_tombstones {
@@ -147,14 +160,41 @@ impl Rewrite<'_> {
         Ok(out.replace(&retained)?)
     }
 
+    /// A marker stays while a batch of its transaction is left below, then for the time of a tombstone (KIP-534), and
+    /// while it is the last that its producer is known by.
+    fn marker(&mut self, batch: &Batch, out: &mut Output) -> Result<(), CompactionError> {
+        let (header, now) = (batch.header(), self.plan.now);
+        let Some(id) = header.producer_id.filter(|_| batch.control().is_some()) else { return Ok(out.keep(batch)?) };
+        if self.remaining.end(id) {
+            return Ok(out.keep(batch)?);
+        }
+        match header.delete_horizon() {
+            None => {
+                let horizon = self.horizon_from_now();
+                self.outcome.latest_horizon = self.outcome.latest_horizon.max(Some(horizon));
+                let records = unpacked(&self.plan.state, batch, Ok)?;
+                let marked = records.retain(&[true], Some(horizon));
+                Ok(out.replace(&marked.map_err(|error| damaged(&self.plan.state, header, &error))?)?)
+            }
+            Some(horizon) if horizon <= now && !self.is_remembered(header) => Ok(out.drop_batch(header)?),
+            Some(horizon) => {
+                // One that stays for its producer's sake makes no pass due.
+                self.outcome.latest_horizon = self.outcome.latest_horizon.max(Some(horizon).filter(|at| *at > now));
+                Ok(out.keep(batch)?)
+            }
+        }
+    }
+
     /// Decides which records stay; true if one of these is a tombstone.
     fn judge(&mut self, batch: &Batch, records: &UnpackedBatch<'_>) -> Result<bool, CompactionError> {
-        let Self { plan, map, kept, .. } = self;
+        let Self { plan, map, kept, aborted, .. } = self;
+        let is_aborted = aborted.holds(batch.header());
         let is_over = batch.header().delete_horizon().is_some_and(|horizon| horizon <= plan.now);
         let mut has_tombstones = false;
         kept.clear();
         let each = |record: StoredRecord<'_>| {
             let stays = match record.key {
+                _ if is_aborted => false,
                 // A record without a key is nobody's older version.
                 None => true,
                 Some(key) => {
@@ -172,7 +212,11 @@ impl Rewrite<'_> {
     /// The horizon that a batch gets now. Only the map's end tells that all older records of a tombstone's key are gone.
     fn new_horizon(&self, header: &BatchHeader, has_tombstones: bool) -> Option<Timestamp> {
         let is_met = has_tombstones && header.delete_horizon().is_none() && header.next_offset() <= self.covered;
-        is_met.then(|| Timestamp(self.plan.now.0.saturating_add(self.plan.options.delete_retention_ms)))
+        is_met.then(|| self.horizon_from_now())
+    }
+
+    fn horizon_from_now(&self) -> Timestamp {
+        Timestamp(self.plan.now.0.saturating_add(self.plan.options.delete_retention_ms))
     }
 
     fn is_remembered(&self, header: &BatchHeader) -> bool {

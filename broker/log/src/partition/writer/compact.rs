@@ -13,7 +13,7 @@ use crate::partition::listing::{Kind, Swap};
 use crate::partition::segment::{Extent, Segment};
 
 impl PartitionLog {
-    /// Plans the next pass over sealed segments that end at or below `bound` (the last stable offset); none if nothing
+    /// Plans the next pass over sealed segments that end at or below `bound` and the last stable offset; none if nothing
     /// is due ([`LogReader::compaction_state`](crate::LogReader::compaction_state) tells why), if the log is not to be
     /// compacted, or while an earlier pass is still there. Rolls the active segment when its first record is older than
     /// `max_compaction_lag_ms`. `forced` rolls it anyway, and cleans whatever may be cleaned, also what is clean; only
@@ -39,6 +39,7 @@ impl PartitionLog {
                 log.roll_here()
             })?;
         }
+        let bound = bound.min(self.state.synced_stable());
         let cleanable = match Cleanable::now(&self.state, &options, now, bound) {
             Ok(cleanable) => cleanable,
             // An old file that cannot be read is no reason to refuse new records.

@@ -36,7 +36,7 @@ impl PartitionLog {
     fn assemble(state: Arc<State>, options: LogOptions, found: Found) -> Self {
         let end = found.active.end;
         state.set_log_end(end.offset);
-        Self {
+        let log = Self {
             staged_base: found.active.segment.base_offset(),
             state,
             options,
@@ -56,6 +56,9 @@ impl PartitionLog {
             poison: None,
             spares: Spares::default(),
             maintained_end: end.offset,
-        }
+        };
+        log.note_stable();
+        log.state.raise_synced_stable(log.state.last_stable());
+        log
     }
 }

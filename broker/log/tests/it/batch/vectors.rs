@@ -2,7 +2,7 @@
 //! Their CRCs were computed apart from this code, bit by bit.
 
 use bytes::Bytes;
-use levada_log::{BatchHeader, HEADER_BYTES, NewBatch, RecordRef};
+use levada_log::{BatchHeader, CoordinatorEpoch, HEADER_BYTES, Marker, NewBatch, RecordRef, TransactionEnd};
 use levada_model::{
     Compression, Header, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, TimestampType,
 };
@@ -131,6 +131,33 @@ fn the_written_out_marker_is_read_and_written() {
     let marker = Record { key: bytes("\0\0\0\x01"), value: bytes("\0\0\0\0\0\x05"), headers: Vec::new() };
     let built = build(new, &[(BASE, marker)]).stamp(Offset(100), LeaderEpoch(0));
     assert_eq!(built.bytes()[..], COMMIT_MARKER);
+
+    let marker = Marker { end: TransactionEnd::Commit, coordinator_epoch: CoordinatorEpoch(5) };
+    let built = marker.batch(ProducerId(9), ProducerEpoch(3), BASE).stamp(Offset(100), LeaderEpoch(0));
+    assert_eq!((built.bytes().as_ref(), built.control()), (&COMMIT_MARKER[..], Some(marker)));
+}
+
+#[test]
+fn a_control_batch_that_ends_no_transaction_is_no_marker() {
+    let control = |compression, transactional, control, key: &'static str, value: &'static str| {
+        let producer = Some((ProducerId(9), ProducerEpoch(3), Sequence(if control { -1 } else { 0 })));
+        let record = Record { key: bytes(key), value: bytes(value), headers: Vec::new() };
+        let batch = build(NewBatch { compression, producer, transactional, control }, &[(BASE, record)]);
+        batch.stamp(Offset(0), LeaderEpoch(0)).control().map(|marker| (marker.end, marker.coordinator_epoch.0))
+    };
+    let (none, abort, epoch_5) = (Compression::None, "\0\0\0\0", "\0\0\0\0\0\x05");
+    assert_eq!(control(none, true, true, abort, epoch_5), Some((TransactionEnd::Abort, 5)));
+    // A later version may have more, and begins as this one does.
+    assert_eq!(control(none, true, true, abort, "\0\x01\0\0\0\x05more"), Some((TransactionEnd::Abort, 5)));
+    for key in ["", "\0\0", "\0\0\0", "\0\0\0\x02", "\0\x01\0\x01"] {
+        assert_eq!(control(none, true, true, key, epoch_5), None, "{key:?}");
+    }
+    for value in ["", "\0\0", "\0\0\0\0\0"] {
+        assert_eq!(control(none, true, true, abort, value), None, "{value:?}");
+    }
+    assert_eq!(control(none, true, false, abort, epoch_5), None, "data");
+    assert_eq!(control(none, false, true, abort, epoch_5), None, "of no transaction");
+    assert_eq!(control(Compression::Lz4, true, true, abort, epoch_5), None, "packed");
 }
 
 #[test]

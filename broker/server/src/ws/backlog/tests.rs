@@ -64,6 +64,7 @@ fn fetched(log: &[Stretch]) -> Fetched {
     Fetched {
         partition: PartitionIndex(0),
         batches,
+        aborted: Vec::new(),
         from: Offset(0),
         max_records: usize::MAX,
         gaps,

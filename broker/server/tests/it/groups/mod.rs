@@ -10,5 +10,5 @@ mod polls;
 mod power_cut;
 mod rebalance;
 mod retention;
-mod timed;
+pub(crate) mod timed;
 mod topics;

@@ -144,16 +144,3 @@ async fn an_expected_offset_that_is_not_the_next_stores_nothing() {
     assert_eq!(read(&harness, "t", 0, "").await["records"][1]["value"], 2);
     assert_eq!(count(&harness, "t").await, 2);
 }
-
-#[tokio::test]
-async fn what_belongs_to_transactions_is_refused_until_there_are_some() {
-    let harness = Harness::start(|_| {}).await;
-    harness.topic("t").await;
-    for body in [json!({ "transactional_id": "a" }), json!({ "transactional_id": null, "timeout_ms": 1 })] {
-        let answer = harness.json(Method::POST, "/v1/producers", &body).await.expect(422);
-        assert!(answer.json()["detail"].as_str().expect("text").contains("transaction"), "{answer:?}");
-    }
-    let request = harness.request(Method::POST, "/v1/topics/t/records").header("transaction", "x");
-    harness.send(request.json(&json!({ "records": [{ "value": 1 }] }))).await.expect(400);
-    assert_eq!(count(&harness, "t").await, 0);
-}

@@ -114,6 +114,7 @@ fn method_of(name: &str) -> Method {
 fn filled(template: &str) -> String {
     let fill = |segment: &str| match segment {
         "{partition}" | "{offset}" => "0".to_owned(),
+        "{transaction}" => "0-0-0".to_owned(),
         parameter if parameter.starts_with('{') => "common".to_owned(),
         literal => literal.to_owned(),
     };

@@ -8,6 +8,7 @@ mod groups;
 mod produce;
 mod read;
 mod topics;
+mod transactions;
 mod ws;
 
 use crate::harness::Harness;
@@ -21,5 +22,6 @@ pub(crate) async fn run_all(harness: &Harness) {
     groups::run(harness).await;
     produce::run(harness).await;
     read::run(harness).await;
+    transactions::run(harness).await;
     ws::run(harness).await;
 }

@@ -78,7 +78,7 @@ async fn what_is_wrong_is_refused(harness: &Harness) {
     harness.body(Method::POST, RAW, "text/plain", long).await.expect(413);
     records(harness, "", json!([{ "value": 1, "partition": 9 }])).await.expect(422);
     harness.body(Method::POST, &format!("{RAW}?partition=9"), "text/plain", "x").await.expect(422);
-    harness.json(Method::POST, "/v1/producers", &json!({ "transactional_id": "a" })).await.expect(422);
+    harness.json(Method::POST, "/v1/producers", &json!({ "transactional_id": "" })).await.expect(422);
     for path in ["/v1/topics/__consumer_offsets/records", "/v1/topics/__consumer_offsets/raw"] {
         let answer = harness.json(Method::POST, path, &json!({ "records": [{ "value": 1 }] })).await.expect(403);
         assert_eq!(answer.code(), "internal-topic");

@@ -1,0 +1,4 @@
+//! Offsets inside transactions.
+
+mod explore;
+mod rules;
