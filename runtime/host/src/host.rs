@@ -152,7 +152,6 @@ impl ModuleHost for Host {
     }
 
     fn forget(&self, digest: ModuleDigest) {
-        let _compiling = self.inner.compiling.lock();
         if let Err(error) = self.inner.artifacts.forget(digest) {
             tracing::warn!(%digest, "what was made of a module is not deleted: {error}");
         }
@@ -195,9 +194,13 @@ impl Inner {
 
     /// A module for the engine that counts instructions.
     pub(crate) fn metered(&self, digest: ModuleDigest) -> Result<InstancePre<State>, ModuleRefusal> {
-        let _compiling = self.compiling.lock();
         let engine = self.engines.get(Meter::Instructions);
-        if let Some(component) = self.artifacts.code(digest, Meter::Instructions, engine) {
+        let kept = || self.artifacts.code(digest, Meter::Instructions, engine);
+        if let Some(component) = kept() {
+            return link(&component);
+        }
+        let _compiling = self.compiling.lock();
+        if let Some(component) = kept() {
             return link(&component);
         }
         let gone = || ModuleRefusal::Host { reason: "what was made of the module is gone; upload it again".to_owned() };
@@ -206,7 +209,7 @@ impl Inner {
             let code = self.compiler.compile(&self.engines, Meter::Instructions, &component)?;
             self.artifacts.add_code(digest, Meter::Instructions, &code, engine).map_err(|error| hosts(&error))?;
             let unreadable = || hosts(&io::Error::other("what was just written cannot be read"));
-            link(&self.artifacts.code(digest, Meter::Instructions, engine).ok_or_else(unreadable)?)
+            link(&kept().ok_or_else(unreadable)?)
         })
     }
 
@@ -215,9 +218,8 @@ impl Inner {
         self.versions.lock().get(&digest).and_then(Weak::upgrade)
     }
 
-    /// A version out of what was kept.
+    /// A version out of what was kept. It does not wait for a compilation: what is half written is not whole.
     fn kept(self: &Arc<Self>, digest: ModuleDigest) -> Result<Option<Arc<Version>>, ModuleRefusal> {
-        let _compiling = self.compiling.lock();
         let engine = self.engines.get(Meter::Time);
         let Some(description) = self.artifacts.description(digest) else { return Ok(None) };
         let Some(component) = self.artifacts.code(digest, Meter::Time, engine) else { return Ok(None) };
@@ -226,6 +228,7 @@ impl Inner {
 
     fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
         let _compiling = self.compiling.lock();
+        // While this one waited.
         if let Some(known) = self.known(digest) {
             return Ok(known);
         }

@@ -1,12 +1,15 @@
 //! The compiler as a process of its own.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::{io, thread};
 
-use levada_extension::{ModuleRefusal, Verdicts};
-use levada_host::Compiler;
+use bytes::Bytes;
+use levada_extension::{ModuleHost, ModuleRefusal, Verdicts};
+use levada_host::{Compiler, Host, HostOptions};
 
 use crate::hostile::Guest;
-use crate::support::{Bench, batch};
+use crate::support::{Bench, batch, clock};
 
 fn with(program: &str, arguments: &[&str]) -> Bench {
     let arguments = arguments.iter().map(OsString::from).collect();
@@ -52,7 +55,7 @@ fn it_says_what_is_wrong_with_a_module() {
 #[test]
 fn a_module_that_takes_the_compiler_too_long_is_refused() {
     let one = "(loop $l (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (local.get $i)))";
-    ends_over(&Guest::transform(&one.repeat(15_000)), "ulimit -t 1");
+    ends_over(&Guest::transform(&one.repeat(25_000)), "ulimit -t 1");
 }
 
 #[test]
@@ -60,6 +63,30 @@ fn a_module_that_takes_the_compiler_too_much_memory_is_refused() {
     let items = "(table 10 funcref) (type $t (func))".to_owned();
     let calls = "(call_indirect (type $t) (local.get 0))".repeat(20_000);
     ends_over(&Guest { items, ..Guest::transform(&calls) }, "ulimit -d 65536");
+}
+
+#[test]
+fn known_modules_are_loaded_while_another_compiles() {
+    let wasm = Bytes::from(Guest::new().build());
+    let bench = Bench::new();
+    let digest = bench.module(&wasm).describe().digest;
+    // A compiler that takes as long as this test.
+    let (directory, fifo) = (bench.directory.path().join("compiled"), bench.directory.path().join("fifo"));
+    let wait = format!("mkfifo {0} && cat {0}", fifo.display());
+    let arguments = ["-c".into(), wait.into()].into();
+    let compiler = Compiler::Process { program: "/bin/sh".into(), arguments };
+    let host = Host::open(HostOptions::new(directory, compiler, clock())).expect("a host");
+    let other = Bytes::from(Guest::transform("nop").build());
+    thread::scope(|scope| {
+        let compiling = scope.spawn(|| host.compile(&other).is_err());
+        while !fifo.exists() {
+            thread::yield_now();
+        }
+        assert!(host.load(digest, &|| Err(io::ErrorKind::NotFound.into())).is_ok());
+        assert!(host.compile(&wasm).is_ok());
+        drop(OpenOptions::new().write(true).open(&fifo).expect("the compiler reads it"));
+        assert!(compiling.join().expect("no panic"));
+    });
 }
 
 /// That the compiler ends over a module under lower limits than its own, and takes others as before.
