@@ -1,7 +1,7 @@
 //! Loops, recursion, and what others feel of them.
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use levada_extension::{
     Fields, ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts,
@@ -159,6 +159,21 @@ fn a_loop_without_end_keeps_nobody_else_from_the_threads() {
     let last_kept = outcomes.iter().rposition(|(what, _)| *what == "kept").expect("there are some");
     let looped_before = outcomes[..last_kept].iter().filter(|(what, _)| *what == "looped").count();
     assert!(looped_before < 10, "the good module waited for {looped_before} endless calls: {outcomes:?}");
+}
+
+#[test]
+fn one_module_never_has_all_the_threads() {
+    let bench = Bench::new();
+    let (busy, other) = (bench.module(Guest::new().build()), bench.module(Guest::transform("nop").build()));
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody panics with it");
+    for _ in 0..200 {
+        let gate = Arc::clone(&gate);
+        busy.run(Box::new(move || drop(gate.lock()))).expect("there is room");
+    }
+    // All of the threads that the busy module has wait at the gate for as long as this takes.
+    keeps_the_first(&other.transform("{}").expect("a transform"));
+    drop(closed);
 }
 
 #[test]
