@@ -1,7 +1,10 @@
 //! Loops, recursion, and what others feel of them.
 
-use std::sync::mpsc::channel;
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use levada_extension::{
     Fields, ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts,
@@ -167,11 +170,15 @@ fn one_module_never_has_all_the_threads() {
     let (busy, other) = (bench.module(Guest::new().build()), bench.module(Guest::transform("nop").build()));
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock().expect("nobody panics with it");
+    let (sender, started) = channel();
     for _ in 0..200 {
-        let gate = Arc::clone(&gate);
-        busy.run(Box::new(move || drop(gate.lock()))).expect("there is room");
+        let (gate, sender) = (Arc::clone(&gate), sender.clone());
+        busy.run(Box::new(move || drop((sender.send(()), gate.lock())))).expect("there is room");
     }
-    // All of the threads that the busy module has wait at the gate for as long as this takes.
+    let width = available_parallelism().map_or(1, NonZeroUsize::get).max(2);
+    (0..width).for_each(|_| started.recv().expect("so many start"));
+    assert_eq!(started.recv_timeout(Duration::from_millis(200)), Err(RecvTimeoutError::Timeout), "and no more");
+    // Those threads wait at the gate for as long as this takes.
     keeps_the_first(&other.transform("{}").expect("a transform"));
     drop(closed);
 }
