@@ -308,7 +308,8 @@ impl Coordinator {
         let mut all = Step::empty(Ok(()));
         for group in self.producers.end(marker) {
             if self.groups.contains_key(&group) {
-                all.absorb(self.at(now, &group, |group, _| group.end_pending(marker.producer.id, marker.outcome)));
+                let end = |group: &mut Group| group.end_pending(marker.producer.id, marker.outcome);
+                all.absorb(self.at(now, &group, |group, ctx| ctx.changed.extend(end(group))));
             }
         }
         assert!(all.records.is_empty(), "what the end of a transaction changes is in the log already");
@@ -449,7 +450,7 @@ impl Coordinator {
 
     fn load_end(&mut self, producer: Producer, outcome: Outcome, groups: BTreeSet<GroupName>) {
         for group in groups {
-            self.load(group, |group| group.end_pending(producer.id, outcome));
+            self.load(group, |group| drop(group.end_pending(producer.id, outcome)));
         }
     }
 
@@ -483,14 +484,9 @@ impl Coordinator {
         };
         self.pending -= group.pending();
         let answer = event(group, &mut ctx);
+        let records = group.take_records(&mut ctx.changed);
         let changed = ctx.changed.into_iter().map(|member| (name.clone(), member)).collect();
-        let step = Step {
-            records: group.take_records(),
-            changed,
-            assign: ctx.assign,
-            replies: ctx.replies,
-            ..Step::empty(answer)
-        };
+        let step = Step { records, changed, assign: ctx.assign, replies: ctx.replies, ..Step::empty(answer) };
         self.pending += group.pending();
         self.due.set(name, group.next_due());
         if group.is_gone() {

@@ -53,7 +53,7 @@ pub trait ModuleHost: Send + Sync {
         wasm: &dyn Fn() -> io::Result<Bytes>,
     ) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal>;
 
-    /// Deletes what was made of a module. Versions that are in use go on.
+    /// Deletes what was made of a module, which nobody compiles meanwhile. Versions that are in use go on.
     fn forget(&self, digest: ModuleDigest);
 
     /// What all modules together use now.

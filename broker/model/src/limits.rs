@@ -146,6 +146,10 @@ pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Largest module, as uploaded. Modules in JavaScript and Python bring their interpreter: 2 to 20 MiB.
 pub const MODULE_BYTES_MAX: usize = 32 << 20;
+/// CPU time of the compilation of one module, in seconds. CPython takes about fifteen.
+pub const MODULE_COMPILE_CPU_S_MAX: u64 = 120;
+/// Memory of the same.
+pub const MODULE_COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
 /// Most memory of one instance of a module, its memories and tables together. Interpreters need most of it.
 pub const MODULE_MEMORY_BYTES_MAX: usize = 128 << 20;
 /// Most memory of all instances of all modules together.

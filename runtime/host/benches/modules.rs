@@ -16,7 +16,7 @@ use levada_extension::{
     CallBatch, CallSection, KeyRecord, Keys, ModuleHost, ModuleVersion, Moment, Murmur2, Partitioner, Verdicts,
 };
 use levada_fixtures::{BYTE_FILTER, ENDLESS, EVERYTHING, JSON_FILTER, KEYS};
-use levada_host::{Host, HostOptions};
+use levada_host::{Compiler, Host, HostOptions};
 use levada_model::{PartitionIndex, Record, SystemClock, Timestamp, TopicName};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
@@ -42,7 +42,9 @@ fn main() {
 }
 
 fn open(directory: &TempDir) -> Host {
-    let options = HostOptions::new(directory.path().join("compiled"), Arc::new(SystemClock));
+    let program = env!("CARGO_BIN_EXE_levada-compiler").into();
+    let compiler = Compiler::Process { program, arguments: Vec::new() };
+    let options = HostOptions::new(directory.path().join("compiled"), compiler, Arc::new(SystemClock));
     Host::open(options).expect("a host")
 }
 

@@ -22,7 +22,7 @@ use wasmtime::component::Component;
 
 use crate::engine::Meter;
 
-const MANIFEST: &str = "manifest.json";
+const MANIFEST: &str = "manifest";
 const COMPONENT: &str = "component.wasm";
 const CHUNK_BYTES: usize = 64 << 10;
 /// Of the manifest.
@@ -59,9 +59,13 @@ impl Artifacts {
         Ok(Self { directory: directory.to_owned() })
     }
 
-    /// What a module that was kept said of itself.
+    /// What a module that was kept said of itself, if the component is whole that its dry runs need.
     pub(crate) fn description(&self, digest: ModuleDigest) -> Option<ModuleDescription> {
         let manifest = self.manifest(digest)?;
+        let component = sum_of_file(&self.folder(digest).join(COMPONENT)).ok()?;
+        if manifest.files.get(COMPONENT) != Some(&component) {
+            return None;
+        }
         Some(ModuleDescription {
             digest,
             size_bytes: manifest.size_bytes,
@@ -83,7 +87,7 @@ impl Artifacts {
         let name = code_name(meter, engine);
         let wanted = *self.manifest(digest)?.files.get(&name)?;
         let found = sum_of_file(&self.folder(digest).join(&name)).ok()?;
-        if found == wanted { self.load(digest, &name, engine) } else { None }
+        if found == wanted { trusted_file(&self.folder(digest).join(&name), engine) } else { None }
     }
 
     /// Keeps a component, its code and its description, in place of whatever was kept of the module.
@@ -136,22 +140,15 @@ impl Artifacts {
 
     fn manifest(&self, digest: ModuleDigest) -> Option<Manifest> {
         let bytes = fs::read(self.folder(digest).join(MANIFEST)).ok()?;
-        serde_json::from_slice(&bytes).ok().filter(|manifest: &Manifest| manifest.format == FORMAT)
+        let (wanted, json) = bytes.split_first_chunk()?;
+        let manifest = if u64::from_be_bytes(*wanted) == sum(json) { serde_json::from_slice(json).ok() } else { None };
+        manifest.filter(|manifest: &Manifest| manifest.format == FORMAT)
     }
 
-    #[expect(unsafe_code, reason = "machine code is trusted, as the file's first lines say")]
-    fn load(&self, digest: ModuleDigest, name: &str, engine: &Engine) -> Option<Component> {
-        let path = self.folder(digest).join(name);
-        // SAFETY: the file lies in a directory that only this user may write, was written there by `write` from what
-        // `Engine::precompile_component` made, has had its checksum verified, and is never changed, only replaced by
-        // renaming another over it, which leaves what is mapped as it is. Code of another version or configuration is
-        // refused by wasmtime itself.
-        let loaded = unsafe { Component::deserialize_file(engine, path) };
-        loaded.ok()
-    }
-
+    /// Writes the manifest, behind its own checksum.
     fn write_manifest(&self, digest: ModuleDigest, manifest: &Manifest) -> io::Result<()> {
-        self.write(digest, MANIFEST, &serde_json::to_vec(manifest).expect("texts and numbers have a JSON form"))
+        let json = serde_json::to_vec(manifest).expect("texts and numbers have a JSON form");
+        self.write(digest, MANIFEST, &[&sum(&json).to_be_bytes(), &json[..]].concat())
     }
 
     /// Writes a file so that it appears whole or not at all.
@@ -163,6 +160,24 @@ impl Artifacts {
         drop(file);
         fs::rename(unfinished, path)
     }
+}
+
+/// Machine code that the compiler just gave.
+#[expect(unsafe_code, reason = "machine code is trusted, and this comes from the compiler alone")]
+pub(crate) fn trusted(code: &[u8], engine: &Engine) -> wasmtime::Result<Component> {
+    // SAFETY: `Compiler::compile` alone calls this with what `Engine::precompile_component` made, in this process or in the
+    // one that it started.
+    unsafe { Component::deserialize(engine, code) }
+}
+
+#[expect(unsafe_code, reason = "machine code is trusted, as the file's first lines say")]
+fn trusted_file(path: &Path, engine: &Engine) -> Option<Component> {
+    // SAFETY: the file lies in a directory that only this user may write, was written there by `write` from what
+    // `Engine::precompile_component` made, has had its checksum verified, and is never changed, only replaced by renaming
+    // another over it, which leaves what is mapped as it is. Code of another version or configuration is refused by wasmtime
+    // itself.
+    let loaded = unsafe { Component::deserialize_file(engine, path) };
+    loaded.ok()
 }
 
 fn code_name(meter: Meter, engine: &Engine) -> String {

@@ -51,6 +51,21 @@ pub(crate) struct Watch {
     pub(crate) late: bool,
 }
 
+impl Meter {
+    /// As the compiler's process is told.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Time => b'T',
+            Self::Instructions => b'I',
+        }
+    }
+
+    /// The one of this code.
+    pub(crate) fn of_code(code: u8) -> Option<Self> {
+        [Self::Time, Self::Instructions].into_iter().find(|meter| meter.code() == code)
+    }
+}
+
 impl Watch {
     pub(crate) fn start(cpu_max: Duration) -> Self {
         Self { began: Instant::now(), cpu_max, first_tick: None, late: false }

@@ -1,8 +1,7 @@
 //! The host: compiles modules one at a time, keeps what it made of them, and hands out their versions.
 //!
-//! What bounds a compilation: the bytes are checked for sizes before (`inspect`), it runs on one thread of its own without
-//! help, and only one runs at a time. The compiler itself cannot be interrupted; the largest module that is let in, 32 MiB,
-//! takes about half a minute and no one else's time but that of other uploads.
+//! What bounds a compilation: the bytes are checked for sizes before (`inspect`), only one runs at a time, and its process
+//! has limits (`compiler`). All that comes before and after it runs on a thread with a large stack.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,11 +21,12 @@ use thiserror::Error;
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::InstancePre;
 use wit_component::ComponentEncoder;
 
-use crate::artifact::Artifacts;
+use crate::artifact::{Artifacts, trusted};
 use crate::budget::Budget;
+use crate::compiler::Compiler;
 use crate::contract::Description;
 use crate::engine::{Engines, Meter};
 use crate::idle::Idle;
@@ -47,6 +47,8 @@ const COMPILER_STACK_BYTES: usize = 64 << 20;
 pub struct HostOptions {
     /// Where it keeps what it made of modules. Made if it is not there; nobody else may write there.
     pub directory: PathBuf,
+    /// Where it compiles.
+    pub compiler: Compiler,
     /// The time of log lines.
     pub clock: Arc<dyn Clock>,
     /// Most memory of all instances together.
@@ -79,6 +81,7 @@ pub(crate) struct Inner {
     pub(crate) idle: Arc<Idle>,
     pub(crate) clock: Arc<dyn Clock>,
     artifacts: Artifacts,
+    compiler: Compiler,
     /// Held by the one compilation.
     compiling: Mutex<()>,
     versions: Mutex<HashMap<ModuleDigest, Weak<Version>>>,
@@ -88,9 +91,9 @@ pub(crate) struct Inner {
 impl HostOptions {
     /// The usual limits.
     #[must_use]
-    pub fn new(directory: PathBuf, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(directory: PathBuf, compiler: Compiler, clock: Arc<dyn Clock>) -> Self {
         let (memory_bytes_max, instances_max) = (MODULES_MEMORY_BYTES_MAX, MODULES_INSTANCES_MAX);
-        Self { directory, clock, memory_bytes_max, instances_max }
+        Self { directory, compiler, clock, memory_bytes_max, instances_max }
     }
 }
 
@@ -109,6 +112,7 @@ impl Host {
             idle: Arc::default(),
             clock: options.clock,
             artifacts,
+            compiler: options.compiler,
             compiling: Mutex::default(),
             versions: Mutex::default(),
             next_version: AtomicU64::new(0),
@@ -148,7 +152,6 @@ impl ModuleHost for Host {
     }
 
     fn forget(&self, digest: ModuleDigest) {
-        let _compiling = self.inner.compiling.lock();
         if let Err(error) = self.inner.artifacts.forget(digest) {
             tracing::warn!(%digest, "what was made of a module is not deleted: {error}");
         }
@@ -163,6 +166,13 @@ impl ModuleHost for Host {
             running: running as u64,
             waiting: waiting as u64,
         }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.inner.workers.stop();
+        self.inner.idle.clear();
     }
 }
 
@@ -184,18 +194,22 @@ impl Inner {
 
     /// A module for the engine that counts instructions.
     pub(crate) fn metered(&self, digest: ModuleDigest) -> Result<InstancePre<State>, ModuleRefusal> {
-        let _compiling = self.compiling.lock();
         let engine = self.engines.get(Meter::Instructions);
-        if let Some(component) = self.artifacts.code(digest, Meter::Instructions, engine) {
+        let kept = || self.artifacts.code(digest, Meter::Instructions, engine);
+        if let Some(component) = kept() {
+            return link(&component);
+        }
+        let _compiling = self.compiling.lock();
+        if let Some(component) = kept() {
             return link(&component);
         }
         let gone = || ModuleRefusal::Host { reason: "what was made of the module is gone; upload it again".to_owned() };
         let component = self.artifacts.component(digest).ok_or_else(gone)?;
         on_compilers_thread(|| {
-            let code = engine.precompile_component(&component).map_err(|error| invalid(&error))?;
+            let code = self.compiler.compile(&self.engines, Meter::Instructions, &component)?;
             self.artifacts.add_code(digest, Meter::Instructions, &code, engine).map_err(|error| hosts(&error))?;
             let unreadable = || hosts(&io::Error::other("what was just written cannot be read"));
-            link(&self.artifacts.code(digest, Meter::Instructions, engine).ok_or_else(unreadable)?)
+            link(&kept().ok_or_else(unreadable)?)
         })
     }
 
@@ -204,9 +218,8 @@ impl Inner {
         self.versions.lock().get(&digest).and_then(Weak::upgrade)
     }
 
-    /// A version out of what was kept.
+    /// A version out of what was kept. It does not wait for a compilation: what is half written is not whole.
     fn kept(self: &Arc<Self>, digest: ModuleDigest) -> Result<Option<Arc<Version>>, ModuleRefusal> {
-        let _compiling = self.compiling.lock();
         let engine = self.engines.get(Meter::Time);
         let Some(description) = self.artifacts.description(digest) else { return Ok(None) };
         let Some(component) = self.artifacts.code(digest, Meter::Time, engine) else { return Ok(None) };
@@ -215,6 +228,7 @@ impl Inner {
 
     fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
         let _compiling = self.compiling.lock();
+        // While this one waited.
         if let Some(known) = self.known(digest) {
             return Ok(known);
         }
@@ -222,11 +236,10 @@ impl Inner {
         let (description, pre) = on_compilers_thread(|| {
             let encoded = component_of(wasm)?;
             let component = encoded.as_deref().unwrap_or(wasm);
-            let compiled = Component::new(engine, component).map_err(|error| invalid(&error))?;
-            let pre = link(&compiled)?;
+            let code = self.compiler.compile(&self.engines, Meter::Time, component)?;
+            let pre = link(&trusted(&code, engine).map_err(|error| hosts(&io::Error::other(error)))?)?;
             let template = self.template(pre.clone(), Meter::Time);
             let description = describe(&template, digest, wasm.len())?;
-            let code = compiled.serialize().map_err(|error| invalid(&error))?;
             self.artifacts.keep(&description, component, &code, engine).map_err(|error| hosts(&error))?;
             Ok((description, pre))
         })?;
@@ -306,10 +319,6 @@ fn describe(template: &Template, digest: ModuleDigest, size_bytes: usize) -> Res
     let worlds = instance.exports().worlds();
     let (size_bytes, fields) = (size_bytes as u64, Fields::from(fields));
     Ok(ModuleDescription { digest, size_bytes, worlds, fields, config_schema, state_version })
-}
-
-fn invalid(error: &wasmtime::Error) -> ModuleRefusal {
-    ModuleRefusal::Invalid { detail: format!("{error:#}") }
 }
 
 fn hosts(error: &io::Error) -> ModuleRefusal {

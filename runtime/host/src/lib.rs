@@ -12,6 +12,7 @@
 
 mod artifact;
 mod budget;
+mod compiler;
 mod contract;
 mod engine;
 mod host;
@@ -26,4 +27,5 @@ mod version;
 mod wasi;
 mod workers;
 
+pub use compiler::{Compiler, run_compiler};
 pub use host::{Host, HostError, HostOptions};

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A schema, if the module has one.
 pub(crate) struct Schema {
     text: Option<String>,
-    /// Compiled when it is first needed: a start loads many modules.
+    /// Compiled when it is first needed: a start loads many modules. It was checked before, so none stands for no schema.
     validator: OnceLock<Option<Validator>>,
 }
 
@@ -30,7 +30,7 @@ impl Schema {
             return Err(format!("it has {} bytes, and {MODULE_CONFIG_BYTES_MAX} are allowed", config.len()));
         }
         let value: Value = serde_json::from_str(config).map_err(|error| format!("it is no JSON: {error}"))?;
-        let compiled = || self.text.as_deref().map(|text| compile(text).expect("it was checked at the upload"));
+        let compiled = || self.text.as_deref().and_then(|text| compile(text).ok());
         let Some(validator) = self.validator.get_or_init(compiled) else { return Ok(()) };
         validator.validate(&value).map_err(|error| match error.instance_path().as_str() {
             "" => error.to_string(),

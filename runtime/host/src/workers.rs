@@ -78,6 +78,17 @@ impl Workers {
         Lane { id, shared: Arc::clone(&self.shared) }
     }
 
+    /// Ends the threads after the jobs that they run; those that wait are dropped, and no more are taken.
+    pub(crate) fn stop(&self) {
+        let mut board = self.shared.board.lock();
+        board.stopping = true;
+        let waiting: Vec<_> = board.lanes.values_mut().flat_map(|queue| queue.jobs.drain(..)).collect();
+        self.shared.work.notify_all();
+        drop(board);
+        // Outside the lock: what a job owns may end its lane.
+        drop(waiting);
+    }
+
     /// Jobs that run, and that wait.
     pub(crate) fn usage(&self) -> (usize, usize) {
         let board = self.shared.board.lock();
@@ -189,16 +200,5 @@ impl Drop for Lane {
         let queue = self.shared.board.lock().lanes.remove(&self.id);
         // Outside the lock: what a job owns may end another lane.
         drop(queue);
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        let mut board = self.shared.board.lock();
-        board.stopping = true;
-        let waiting: Vec<_> = board.lanes.values_mut().flat_map(|queue| queue.jobs.drain(..)).collect();
-        self.shared.work.notify_all();
-        drop(board);
-        drop(waiting);
     }
 }

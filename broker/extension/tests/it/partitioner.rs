@@ -1,7 +1,7 @@
 //! The partitioner: Kafka's placements and the checks of an answer.
 
-use levada_extension::{Murmur2, PartitionFault, Partitioner, check_partitions, conformance};
-use levada_model::PartitionIndex;
+use levada_extension::{KeyRecord, Keys, Moment, Murmur2, PartitionFault, Partitioner, check_partitions, conformance};
+use levada_model::{PartitionIndex, Timestamp, TopicName};
 use proptest::prelude::*;
 
 fn place(key: &str, partition_count: u32) -> u32 {
@@ -30,6 +30,17 @@ fn records_without_a_key_rotate_by_call() {
     let calls: Vec<_> = (0..4).map(|_| partitioner.partition(&[None, None], 3)).collect();
     assert!(calls.iter().all(|call| call[0] == call[1]));
     assert_eq!(calls.iter().map(|call| call[0].0).collect::<Vec<_>>(), [0, 1, 2, 0]);
+}
+
+#[test]
+fn who_gives_records_to_a_partitioner_of_keys_gets_the_same_answer() {
+    let topic = TopicName::new("t").expect("a name");
+    let record =
+        |key: &'static str| KeyRecord { timestamp: Timestamp(1), key: Some(key.as_bytes()), value: None, headers: &[] };
+    let records = ["wu", "TT0124"].map(record);
+    let keys = Keys { topic: &topic, moment: Moment { time: Timestamp(2), seed: 3 }, records: &records };
+    let expected = Murmur2::default().partition(&[Some(b"wu"), Some(b"TT0124")], 10);
+    assert_eq!(Murmur2::default().place(&keys, 10), Ok(expected));
 }
 
 #[test]

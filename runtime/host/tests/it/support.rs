@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use levada_extension::{CallBatch, CallSection, ModuleHost, ModuleRefusal, ModuleVersion, Moment};
-use levada_host::{Host, HostOptions};
+use levada_host::{Compiler, Host, HostOptions};
 use levada_model::{ManualClock, PartitionIndex, Record, Timestamp, TopicName};
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ impl Bench {
 
     pub(crate) fn with(change: impl FnOnce(&mut HostOptions)) -> Self {
         let directory = TempDir::new().expect("a directory");
-        let mut options = HostOptions::new(directory.path().join("compiled"), clock());
+        let mut options = HostOptions::new(directory.path().join("compiled"), Compiler::InProcess, clock());
         change(&mut options);
         Self { host: Host::open(options).expect("a host"), directory }
     }

@@ -1,9 +1,14 @@
 //! Loops, recursion, and what others feel of them.
 
-use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
+use std::time::Duration;
 
-use levada_extension::{ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts};
+use levada_extension::{
+    Fields, ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts,
+};
 
 use super::guest::Guest;
 use crate::support::{Bench, batch};
@@ -34,20 +39,16 @@ fn the_pattern_itself_is_a_right_module() {
 #[test]
 fn an_endless_call_ends_at_its_deadline_and_the_next_call_has_a_fresh_instance() {
     let bench = Bench::new();
-    let guest = format!("(if (i32.eq (local.get $length) (i32.const 113)) (then {FOREVER}))");
+    // Endless for two records and more.
+    let two = batch(&["a", "b"]);
+    let length = two.encode(Fields::VALUE).expect("a batch").len();
+    let guest = format!("(if (i32.ge_u (local.get $length) (i32.const {length})) (then {FOREVER}))");
     let module = bench.module(Guest::transform(&guest).build());
     let transform = module.transform("{}").expect("a transform");
-    // The first record alone makes a batch of another length than the two.
-    let long = batch(&["a", "b"]);
-    let length = long.encode(levada_extension::Fields::VALUE).expect("a batch").len();
-    let endless = Guest::transform(&format!("(if (i32.eq (local.get $length) (i32.const {length})) (then {FOREVER}))"));
-    let module_of_two = bench.module(endless.build());
-    let slow = module_of_two.transform("{}").expect("a transform");
-    assert_eq!(stopped(slow.transform(&long)), (StopCause::Deadline, "it took too long".to_owned()));
-    assert_eq!(slow.transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
-    let stats = module_of_two.stats();
+    assert_eq!(stopped(transform.transform(&two)), (StopCause::Deadline, "it took too long".to_owned()));
+    assert_eq!(transform.transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
+    let stats = module.stats();
     assert_eq!((stats.deadlines, stats.traps, stats.instances), (1, 0, 2));
-    keeps_the_first(&transform);
 }
 
 #[test]
@@ -164,6 +165,25 @@ fn a_loop_without_end_keeps_nobody_else_from_the_threads() {
 }
 
 #[test]
+fn one_module_never_has_all_the_threads() {
+    let bench = Bench::new();
+    let (busy, other) = (bench.module(Guest::new().build()), bench.module(Guest::transform("nop").build()));
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody panics with it");
+    let (sender, started) = channel();
+    for _ in 0..200 {
+        let (gate, sender) = (Arc::clone(&gate), sender.clone());
+        busy.run(Box::new(move || drop((sender.send(()), gate.lock())))).expect("there is room");
+    }
+    let width = available_parallelism().map_or(1, NonZeroUsize::get).max(2);
+    (0..width).for_each(|_| started.recv().expect("so many start"));
+    assert_eq!(started.recv_timeout(Duration::from_millis(200)), Err(RecvTimeoutError::Timeout), "and no more");
+    // Those threads wait at the gate for as long as this takes.
+    keeps_the_first(&other.transform("{}").expect("a transform"));
+    drop(closed);
+}
+
+#[test]
 fn more_jobs_than_the_queue_holds_are_refused_at_once() {
     let bench = Bench::new();
     let module = bench.module(Guest::transform(FOREVER).build());
@@ -182,6 +202,39 @@ fn more_jobs_than_the_queue_holds_are_refused_at_once() {
     }
     drop(receiver);
     assert!(refused >= 100, "{refused}");
+}
+
+#[test]
+fn a_job_that_panics_costs_itself_alone() {
+    let bench = Bench::new();
+    let module = bench.module(Guest::new().build());
+    for _ in 0..50 {
+        let (sender, receiver) = channel::<()>();
+        let job = move || {
+            let _closes = sender;
+            panic!("a bug of whoever made the job");
+        };
+        module.run(Box::new(job)).expect("there is room");
+        assert!(receiver.recv().is_err());
+    }
+    keeps_the_first(&module.transform("{}").expect("a transform"));
+}
+
+#[test]
+fn jobs_that_wait_when_the_host_ends_are_dropped_unrun() {
+    let bench = Bench::new();
+    let module = bench.module(Guest::transform(FOREVER).build());
+    let transform = module.transform("{}").expect("a transform");
+    let (sender, receiver) = channel();
+    for _ in 0..100 {
+        let (sender, transform) = (sender.clone(), Arc::clone(&transform));
+        let job = move || drop((transform.transform(&batch(&["a"])), sender.send(())));
+        module.run(Box::new(job)).expect("there is room");
+    }
+    drop((sender, bench));
+    let ran = receiver.iter().count();
+    assert!(ran < 20, "{ran} of 100 ran, and then the channel closed");
+    assert!(matches!(transform.transform(&batch(&["a"])), Err(ModuleFault::Busy(_))), "nothing more is taken");
 }
 
 fn receiver_gone(sender: &std::sync::mpsc::Sender<()>) -> bool {

@@ -111,12 +111,9 @@ fn sizes_beyond_the_caps_are_refused_before_the_compiler_sees_them() {
     assert_eq!(what(embed(&locals, "transform-module")), "local variables in one function");
     // Each of the levels would need a value for each of the variables: two billion.
     let sets: String = (0..10_000).map(|i| format!("(local.set {} (i32.const 1))", i + 2)).collect();
-    let joins = format!(
-        "{} (br_table {} (local.get 0)) {}",
-        "block ".repeat(2_000),
-        (0..2_000).map(|i| format!("{i} ")).collect::<String>(),
-        format!("{} {sets}", "end ".repeat(2_000)),
-    );
+    let (levels, ends) = ("block ".repeat(2_000), "end ".repeat(2_000));
+    let ways: String = (0..2_000).map(|i| format!("{i} ")).collect();
+    let joins = format!("{levels} (br_table {ways} (local.get 0)) {ends} {sets}");
     let joins =
         Guest::transform("").text().replace("(local $i i32)", &format!("(local {}) {joins}", "i32 ".repeat(10_000)));
     let joins = joins.replace("(local $j i32)", "");

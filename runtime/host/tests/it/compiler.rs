@@ -1,0 +1,115 @@
+//! The compiler as a process of its own.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::{io, thread};
+
+use bytes::Bytes;
+use levada_extension::{ModuleHost, ModuleRefusal, Verdicts};
+use levada_host::{Compiler, Host, HostOptions};
+
+use crate::hostile::Guest;
+use crate::support::{Bench, batch, clock};
+
+fn with(program: &str, arguments: &[&str]) -> Bench {
+    let arguments = arguments.iter().map(OsString::from).collect();
+    Bench::with(|options| options.compiler = Compiler::Process { program: program.into(), arguments })
+}
+
+fn compiling() -> Bench {
+    with(env!("CARGO_BIN_EXE_levada-compiler"), &[])
+}
+
+#[test]
+fn what_it_makes_runs_and_counts_as_what_is_made_in_process() {
+    let (apart, within) = (compiling(), Bench::new());
+    let wasm = Guest::new().build();
+    let counts = [&apart, &within].map(|bench| {
+        let module = bench.module(&wasm);
+        let twin = module.dry_run().expect("a twin");
+        for module in [&module, &twin] {
+            let transform = module.transform("{}").expect("a transform");
+            assert_eq!(transform.transform(&batch(&["a", "b"])), Ok(Verdicts::Keep(vec![0])));
+        }
+        twin.stats().instructions
+    });
+    assert!(counts[0].is_some());
+    assert_eq!(counts[0], counts[1]);
+}
+
+#[test]
+fn it_says_what_is_wrong_with_a_module() {
+    let text = r#"(component
+        (core module (func (result i32) (i32.const 7)))
+        (instance $none) (export "levada:plugin/module@0.1.0" (instance $none))
+        (export "levada:plugin/transform@0.1.0" (instance $none)))"#;
+    let mut wasm = wat::parse_str(text).expect("a component");
+    let at = wasm.windows(3).position(|bytes| bytes == [0x41, 7, 0x0b]).expect("the constant and the function's end");
+    // Two `nop`s in the place of the constant: no size shows that.
+    wasm[at..at + 2].fill(1);
+    let refusal = compiling().compile(wasm).err().expect("refused");
+    assert!(matches!(&refusal, ModuleRefusal::Invalid { detail } if detail.contains("type mismatch")), "{refusal}");
+}
+
+/// Case of a compilation bomb: the compiler's time grows with the square of the loops.
+#[test]
+fn a_module_that_takes_the_compiler_too_long_is_refused() {
+    let one = "(loop $l (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (local.get $i)))";
+    ends_over(&Guest::transform(&one.repeat(25_000)), "ulimit -t 1");
+}
+
+#[test]
+fn a_module_that_takes_the_compiler_too_much_memory_is_refused() {
+    let items = "(table 10 funcref) (type $t (func))".to_owned();
+    let calls = "(call_indirect (type $t) (local.get 0))".repeat(20_000);
+    ends_over(&Guest { items, ..Guest::transform(&calls) }, "ulimit -d 65536");
+}
+
+#[test]
+fn known_modules_are_loaded_while_another_compiles() {
+    let wasm = Bytes::from(Guest::new().build());
+    let bench = Bench::new();
+    let digest = bench.module(&wasm).describe().digest;
+    // A compiler that takes as long as this test.
+    let (directory, fifo) = (bench.directory.path().join("compiled"), bench.directory.path().join("fifo"));
+    let wait = format!("mkfifo {0} && cat {0}", fifo.display());
+    let arguments = ["-c".into(), wait.into()].into();
+    let compiler = Compiler::Process { program: "/bin/sh".into(), arguments };
+    let host = Host::open(HostOptions::new(directory, compiler, clock())).expect("a host");
+    let other = Bytes::from(Guest::transform("nop").build());
+    thread::scope(|scope| {
+        let compiling = scope.spawn(|| host.compile(&other).is_err());
+        while !fifo.exists() {
+            thread::yield_now();
+        }
+        assert!(host.load(digest, &|| Err(io::ErrorKind::NotFound.into())).is_ok());
+        assert!(host.compile(&wasm).is_ok());
+        drop(OpenOptions::new().write(true).open(&fifo).expect("the compiler reads it"));
+        assert!(compiling.join().expect("no panic"));
+    });
+}
+
+/// That the compiler ends over a module under lower limits than its own, and takes others as before.
+fn ends_over(guest: &Guest, limit: &str) {
+    let limited = format!("{limit}; exec {}", env!("CARGO_BIN_EXE_levada-compiler"));
+    let bench = with("/bin/sh", &["-c", &limited]);
+    let refusal = bench.compile(guest.build()).err().expect("refused");
+    assert!(matches!(&refusal, ModuleRefusal::Invalid { detail } if detail.contains("signal")), "{refusal}");
+    assert!(bench.compile(Guest::new().build()).is_ok());
+}
+
+#[test]
+fn its_end_is_the_modules_refusal_and_its_absence_the_hosts() {
+    let wasm = Guest::new().build();
+    // It ends by a signal, as it does at its limits.
+    let killed = with("/bin/sh", &["-c", "kill -9 $$"]).compile(&wasm).err();
+    assert!(
+        matches!(&killed, Some(ModuleRefusal::Invalid { detail }) if detail.contains("120 s of the processor")),
+        "{killed:?}"
+    );
+    let absent = with("/nonexistent/compiler", &[]).compile(&wasm).err().expect("refused");
+    assert!(absent.is_hosts(), "{absent}");
+    // What is no machine code of this version is not run.
+    let wrong = with("/bin/sh", &["-c", "cat"]).compile(&wasm).err().expect("refused");
+    assert!(wrong.is_hosts(), "{wrong}");
+}
