@@ -1,7 +1,6 @@
 //! One run: a load on an engine that ends and comes back again and again, and what the judge says of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use levada_engine::Engine;
 use levada_history::{Dice, Partition, Setting, View, Violation, Workload};
@@ -68,9 +67,6 @@ impl Run {
         load.stop();
         let settled = async {
             tasks.join_all().await;
-            std::fs::write(
-                load.history().events().iter().enumerate().map(|(i, e)| format!("{i} {e:?}\n")).collect::<String>(),
-            );
             load.settle(PRODUCERS).await;
         };
         timeout(LONG, settled).await.unwrap_or_else(|_| panic!("the load does not come to an end, seed {}", self.seed));
