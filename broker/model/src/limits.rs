@@ -146,6 +146,16 @@ pub const SEGMENT_BYTES_MIN: u64 = 1 << 10;
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Largest module, as uploaded. Modules in JavaScript and Python bring their interpreter: 2 to 20 MiB.
 pub const MODULE_BYTES_MAX: usize = 32 << 20;
+/// Most modules that the registry holds.
+pub const MODULES_MAX: usize = 1_000;
+/// Most versions of one module.
+pub const MODULE_VERSIONS_MAX: usize = 1_000;
+/// Most uploads that are being compiled or wait for it; a further one is refused.
+pub const MODULE_UPLOADS_MAX: usize = 8;
+/// Most versions that are kept loaded though nothing uses them; then the one goes that was asked for longest ago.
+pub const MODULES_LOADED_UNUSED_MAX: usize = 32;
+/// How long a module that could not be loaded is not tried again.
+pub const MODULE_LOAD_RETRY_MS: u64 = 10_000;
 /// Most memory of one instance of a module, its memories and tables together. Interpreters need most of it.
 pub const MODULE_MEMORY_BYTES_MAX: usize = 128 << 20;
 /// Most memory of all instances of all modules together.

@@ -6,6 +6,8 @@ use levada_model::{ConfigError, Denied, LeaderEpoch, NodeId, Offset, PartitionIn
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::ModuleError;
+
 /// A topic to be.
 #[derive(Clone, Debug)]
 pub struct CreateTopic {
@@ -183,6 +185,14 @@ pub enum TopicError {
         partition: PartitionIndex,
         /// What happened.
         reason: String,
+    },
+    /// A setting names a module that is not there, cannot be that, or does not take its config.
+    #[error("{setting}: {error}")]
+    Module {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong.
+        error: Box<ModuleError>,
     },
     /// What the topic holds could not be read.
     #[error(transparent)]

@@ -56,6 +56,7 @@ impl Bench {
             compaction_memory_bytes: 1 << 20,
             linger: Duration::ZERO,
             groups: GroupOptions::default(),
+            modules: None,
         }
     }
 
