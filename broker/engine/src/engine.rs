@@ -116,6 +116,12 @@ pub struct Stats {
     pub group_rebalances: u64,
     /// Records that were copied to dead letters.
     pub dead_letters: u64,
+    /// Modules there are.
+    pub modules: u64,
+    /// Times that murmur2 stood in for a partitioner that had no usable answer.
+    pub partitioner_fallbacks: u64,
+    /// Records that validators rejected.
+    pub records_rejected: u64,
     /// Transactions that are open or being ended; those whose coordinator is being loaded are not among them.
     pub transactions_open: u64,
     /// Transactions that began; one that was begun before a restart and had nothing in it counts again.
@@ -232,8 +238,8 @@ impl Engine {
         let modules = Modules::new(options.modules, directory.clone(), options.data_dir.clone(), metadata.clone());
         modules.sweep();
         let modules = Arc::new(modules);
+        let groups = Arc::new(Groups::of(&options.groups, modules.clone(), catalog.clone(), directory.clone()));
         let log_threads = directory.start();
-        let groups = Arc::new(Groups::of(&options.groups, catalog.clone(), directory.clone()));
         let markers = LocalMarkers::new(catalog.clone(), groups.clone(), directory.clone());
         let transactions = Arc::new(Transactions::of(Arc::new(markers), catalog.clone(), directory.clone()));
         let core = Arc::new(Core {
@@ -299,6 +305,9 @@ impl Engine {
             groups: self.core.groups.stats(),
             group_rebalances: counters.group_rebalances.get(),
             dead_letters: counters.dead_letters.get(),
+            modules: self.core.metadata.image().modules.len() as u64,
+            partitioner_fallbacks: counters.partitioner_fallbacks.get(),
+            records_rejected: counters.records_rejected.get(),
             transactions_open: self.core.transactions.open_count(),
             transactions_begun: counters.transactions_begun.get(),
             transactions_committed: counters.transactions_committed.get(),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use levada_extension::{HostUsage, LogPage, ModuleStats, ModuleVersion};
 use levada_model::{ModuleName, ModuleRef, Operation, Principal, Resource, limits};
 
+use super::Extension;
 use super::terms::{DryRun, DryRunReport, ModuleError, ModuleInfo, PutModule, RecordFilter};
 use crate::Engine;
 use crate::partition::blocking;
@@ -139,8 +140,8 @@ impl Engine {
         name: &ModuleName,
         trial: DryRun,
     ) -> Result<DryRunReport, ModuleError> {
-        let _ = (who, name, trial);
-        todo!()
+        self.core.authorize(who, Operation::Read, Resource::Module(name))?;
+        self.try_module(who, name, trial).await
     }
 
     /// A filter for reads. `config` is JSON text.
@@ -153,8 +154,15 @@ impl Engine {
         module: &ModuleRef,
         config: &str,
     ) -> Result<RecordFilter, ModuleError> {
-        let _ = (who, module, config);
-        todo!()
+        self.core.authorize(who, Operation::Read, Resource::Module(&module.name))?;
+        if config.len() > limits::MODULE_CONFIG_BYTES_MAX {
+            let limit = limits::MODULE_CONFIG_BYTES_MAX as u64;
+            return Err(ModuleError::TooMany { what: "bytes of a config", limit });
+        }
+        let modules = self.core.modules.clone();
+        let extension = Arc::new(Extension::new(module.clone(), config));
+        extension.check(&modules).await?;
+        Ok(RecordFilter { module: module.clone(), extension, modules })
     }
 
     /// A version that `who` may see, loaded.

@@ -6,7 +6,9 @@
 mod blobs;
 mod calls;
 mod changes;
+mod dry_run;
 mod extension;
+mod judging;
 mod registry;
 mod terms;
 mod uses;
@@ -16,6 +18,7 @@ pub use terms::{
     ModuleVersionInfo, PutModule, RecordFilter,
 };
 
-pub(crate) use extension::Extension;
+pub(crate) use extension::{Extension, Made};
+pub(crate) use judging::judge;
 pub(crate) use registry::{Modules, start};
 pub(crate) use uses::{PARTITIONER, VALIDATOR, module_uses, topic_modules};

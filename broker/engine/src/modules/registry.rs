@@ -116,10 +116,6 @@ impl Modules {
         self.host.as_ref().ok_or(ModuleError::NoHost)
     }
 
-    pub(super) fn image(&self) -> Arc<Image> {
-        self.metadata.image()
-    }
-
     pub(super) fn blobs_on_disk(&self) -> Blobs<'_> {
         Blobs { storage: &**self.directory.storage(), data_dir: &self.data_dir }
     }

@@ -422,6 +422,7 @@ fn describe(topic: &Topic) -> TopicDescription {
         size_bytes: partition.size_bytes(),
         state: if partition.index().0 < state.active_count { PartitionState::Active } else { PartitionState::Retiring },
     };
+    let (partitioner_fallbacks, partitioner_fault) = topic.fallbacks().seen();
     TopicDescription {
         name: topic.name().clone(),
         id: topic.id(),
@@ -431,5 +432,7 @@ fn describe(topic: &Topic) -> TopicDescription {
         partitions: state.partitions().map(partition).collect(),
         config: state.image.config.clone(),
         effective_config: TopicConfig::effective(&state.image.config),
+        partitioner_fallbacks,
+        partitioner_fault,
     }
 }

@@ -49,6 +49,10 @@ pub struct TopicDescription {
     pub config: BTreeMap<String, Value>,
     /// All that holds.
     pub effective_config: BTreeMap<String, Value>,
+    /// How often since the start murmur2 stood in for the module that is the partitioner.
+    pub partitioner_fallbacks: u64,
+    /// Why it did the last time.
+    pub partitioner_fault: Option<String>,
 }
 
 /// A partition as it is.

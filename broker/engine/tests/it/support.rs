@@ -135,6 +135,7 @@ pub(crate) fn read_from(from: From) -> FetchRequest {
         max_bytes: 1 << 20,
         wait: Duration::ZERO,
         isolation: Isolation::ReadCommitted,
+        filter: None,
     }
 }
 

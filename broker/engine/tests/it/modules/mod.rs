@@ -1,6 +1,10 @@
 //! Modules, with a host that runs native ones.
 
+mod assigning;
+mod dry_runs;
+mod filtering;
 mod host;
+mod producing;
 mod registry;
 mod uploads;
 
