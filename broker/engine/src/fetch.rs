@@ -86,8 +86,8 @@ pub struct Fetched {
     /// out where only what is committed is wanted; control batches are here, and their records never count. None where a
     /// filter was asked for.
     pub batches: Vec<Batch>,
-    /// What a filter left, in the place of the batches.
-    filtered: Option<Vec<Piece>>,
+    /// What a filter left, in the place of the batches; none where none was asked for.
+    pub filtered: Option<Filtered>,
     /// The aborted transactions with offsets in what was read, by their first offsets, as Kafka's fetch tells them to
     /// clients that filter by themselves; none where everything is wanted.
     pub aborted: Vec<AbortedTransaction>,
@@ -109,12 +109,16 @@ pub struct Fetched {
     pub leader_epoch: LeaderEpoch,
 }
 
+/// The records that passed a filter or took the place of others; [`Fetched::take_records`] gives them.
+#[derive(Clone, Debug)]
+pub struct Filtered(Vec<Piece>);
+
 impl Fetched {
     /// Takes the batches out, as the records that count: from `from` on, at most `max_records`, without control records.
     /// What else was read stays.
     pub fn take_records(&mut self) -> FetchedRecords {
         let pieces: Vec<_> = match &mut self.filtered {
-            Some(pieces) => std::mem::take(pieces),
+            Some(Filtered(pieces)) => std::mem::take(pieces),
             None => std::mem::take(&mut self.batches).into_iter().map(Piece::Batch).collect(),
         };
         FetchedRecords {
@@ -135,7 +139,7 @@ impl Fetched {
             Piece::Records(records) => (records.len(), records.iter().map(|record| record.record.size_bytes()).sum()),
         };
         let data = self.batches.iter().filter(|batch| !batch.header().is_control()).map(of_batch);
-        let sizes = data.chain(self.filtered.iter().flatten().map(of_piece));
+        let sizes = data.chain(self.filtered.iter().flat_map(|Filtered(pieces)| pieces).map(of_piece));
         sizes.fold((0, 0), |(records, bytes), (more, of)| (records.saturating_add(more), bytes + of))
     }
 
@@ -175,7 +179,7 @@ impl Fetched {
     /// Whether it brings neither a record nor word of a gap. Batches without a record that counts are not kept, but for
     /// control batches, whose records never count.
     pub(crate) fn is_empty(&self) -> bool {
-        let has_pieces = self.filtered.as_ref().is_some_and(|pieces| !pieces.is_empty());
+        let has_pieces = self.filtered.as_ref().is_some_and(|Filtered(pieces)| !pieces.is_empty());
         self.gaps.is_empty() && !has_pieces && self.batches.iter().all(|batch| batch.header().is_control())
     }
 }

@@ -10,7 +10,7 @@ use levada_extension::{
 use levada_log::{Batch, RecordRef, RecordSection};
 use levada_model::{Offset, PartitionIndex, TimestampType, TopicName, limits};
 
-use super::{FetchError, Fetched, counting};
+use super::{FetchError, Fetched, Filtered, counting};
 use crate::RecordFilter;
 use crate::heavy::{Work, compute};
 use crate::modules::judge;
@@ -248,6 +248,6 @@ fn put(
         fetched.gaps.retain(|gap| gap.from < next);
         fetched.aborted.retain(|aborted| aborted.first_offset < next);
     }
-    fetched.filtered = Some(filtered);
+    fetched.filtered = Some(Filtered(filtered));
     fetched
 }

@@ -184,10 +184,11 @@ fn load_modules(read: &ReadTransaction) -> Result<BTreeMap<ModuleName, Arc<Modul
     Ok(modules.into_iter().map(|(name, module)| (name, Arc::new(module))).collect())
 }
 
+/// Keys and values.
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// All rows of a table, by key.
-fn rows_of(
-    table: Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>, TableError>,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, redb::Error> {
+fn rows_of(table: Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>, TableError>) -> Result<Rows, redb::Error> {
     let table = table?;
     let rows = table.iter()?.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
     Ok(rows.collect::<Result<Vec<_>, _>>()?)

@@ -26,6 +26,9 @@ const PARTITIONS: u32 = 12;
 /// What records that are given are said to be of.
 const NO_TOPIC: &str = "dry-run";
 
+/// Keys of records, and the values of all records of each.
+type Values = Vec<(Option<Bytes>, Option<Bytes>)>;
+
 /// What is tried, on what.
 struct Trial {
     world: ModuleWorld,
@@ -204,7 +207,7 @@ impl Trial {
     }
 
     /// The value of all records of each key.
-    fn values(&self, aggregator: &dyn Aggregator) -> Result<Vec<(Option<Bytes>, Option<Bytes>)>, ModuleFault> {
+    fn values(&self, aggregator: &dyn Aggregator) -> Result<Values, ModuleFault> {
         let mut by_key: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for (place, record) in (0..).zip(&self.records) {
             by_key.entry(record.record.key.clone()).or_default().push(place);
