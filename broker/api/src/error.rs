@@ -131,6 +131,7 @@ codes! {
     NoDeadLetters = "no-dead-letters", 422, final, "The topic can have no dead letters.";
     InvalidRecord = "invalid-record", 422, final, "A record breaks a rule.";
     KeyRequired = "key-required", 422, final, "The topic is compacted, so every record needs a key.";
+    RecordRejected = "record-rejected", 422, final, "The topic's validator does not let a record pass.";
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster, or not for this.";

@@ -247,12 +247,13 @@ fn settings_with(nullable: bool, all: bool) -> ObjectBuilder {
     object
 }
 
-/// One setting: an integer, a number or a word as its default is, bounded as its rule says.
+/// One setting: an integer, a number, an object, a word or a module as its default and its rule say, bounded by the rule.
 fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
     let default = key.default_value();
     let kind = match &default {
         Value::Number(number) if number.is_f64() => Type::Number,
         Value::Number(_) => Type::Integer,
+        Value::Object(_) => Type::Object,
         _ => Type::String,
     };
     let schema = ObjectBuilder::new()
@@ -263,8 +264,15 @@ fn setting(key: &ConfigKey, nullable: bool) -> ObjectBuilder {
         let (least, most) = bounds(key.rule);
         return schema.minimum(Some(least)).maximum(Some(most));
     }
+    if default.is_object() {
+        return schema.additional_properties(Some(AdditionalProperties::FreeForm(true)));
+    }
     // In a rule every word that is taken stands between quotation marks.
-    let words = key.rule.split('"').skip(1).step_by(2).map(Value::from);
+    let words = key.rule.split('"').skip(1).step_by(2);
+    if let Some(word) = words.clone().next().filter(|_| words.clone().any(|word| word.starts_with("module:"))) {
+        return schema.pattern(Some(format!("^({word}|module:[a-zA-Z0-9._-]{{1,249}}(@[1-9][0-9]*)?)$")));
+    }
+    let words = words.map(Value::from);
     schema.enum_values(Some(words.chain(nullable.then_some(Value::Null))))
 }
 
@@ -305,7 +313,15 @@ mod tests {
         let by_rule = TopicConfig::new(&BTreeMap::from([(key.name.to_owned(), value.clone())])).is_ok();
         let by_schema = match value.as_f64() {
             Some(n) => schema["minimum"].as_f64() <= Some(n) && Some(n) <= schema["maximum"].as_f64(),
-            None => schema["enum"].as_array().is_some_and(|words| words.contains(value)),
+            None if schema["type"] == "object" => value.is_object(),
+            None => match (schema["enum"].as_array(), schema["pattern"].as_str(), value.as_str()) {
+                (Some(words), ..) => words.contains(value),
+                (None, Some(pattern), Some(text)) => {
+                    let (word, _) = pattern["^(".len()..].split_once('|').expect("a word or a module");
+                    text == word || text.starts_with("module:")
+                }
+                _ => false,
+            },
         };
         (by_rule, by_schema)
     }
@@ -317,6 +333,10 @@ mod tests {
             let mut values = vec![key.default_value()];
             match (schema["minimum"].as_i64(), schema["maximum"].as_i64()) {
                 (Some(least), Some(most)) => values.extend([least - 1, least, most, most + 1].map(Value::from)),
+                _ if schema["type"] == "object" => values.extend([json!({"a": 1}), json!([]), json!("other")]),
+                _ if schema["pattern"].is_string() => {
+                    values.extend(["module:m", "module:m@2", "other"].map(Value::from))
+                }
                 _ => values.extend(schema["enum"].as_array().expect("words").iter().cloned().chain([json!("other")])),
             }
             for value in values {

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use levada_coordinator::{TopicInfo, TopicsView};
-use levada_extension::Murmur2;
-use levada_model::{PartitionIndex, TopicConfig, TopicId, TopicName};
+use levada_extension::{ModuleFault, Murmur2, Partitioner, Transform};
+use levada_model::{ModuleRef, PartitionIndex, TopicConfig, TopicId, TopicModule, TopicName};
 use tokio::sync::{Mutex, Notify};
 use uuid::Uuid;
 
 use crate::metadata::TopicImage;
+use crate::modules::{Extension, Made};
 use crate::partition::{Partition, Waiters};
 
 /// Partitions of a topic that is created by producing to it.
@@ -41,6 +42,7 @@ pub(crate) struct Topic {
     id: TopicId,
     state: ArcSwap<TopicState>,
     partitioner: Murmur2,
+    fallbacks: Fallbacks,
     /// Readers of the whole topic, woken when partitions come or go.
     watchers: Arc<Waiters>,
     deleted: AtomicBool,
@@ -56,6 +58,17 @@ pub(crate) struct TopicState {
     pub(crate) active_count: u32,
     /// By number; none where it was dropped.
     pub(crate) partitions: Vec<Option<Arc<Partition>>>,
+    /// The module that is its partitioner, if one is.
+    pub(crate) partitioner: Option<Arc<Extension<dyn Partitioner>>>,
+    /// Its validator, if it has one.
+    pub(crate) validator: Option<Arc<Extension<dyn Transform>>>,
+}
+
+/// How often murmur2 stood in for a topic's partitioner.
+#[derive(Default)]
+pub(crate) struct Fallbacks {
+    count: AtomicU64,
+    last: parking_lot::Mutex<Option<String>>,
 }
 
 impl Catalog {
@@ -153,6 +166,7 @@ impl Topic {
             id: state.image.id,
             state: ArcSwap::from_pointee(state),
             partitioner: Murmur2::default(),
+            fallbacks: Fallbacks::default(),
             watchers: Arc::default(),
             deleted: AtomicBool::new(false),
             switching: Arc::default(),
@@ -169,6 +183,10 @@ impl Topic {
 
     pub(crate) fn partitioner(&self) -> &Murmur2 {
         &self.partitioner
+    }
+
+    pub(crate) fn fallbacks(&self) -> &Fallbacks {
+        &self.fallbacks
     }
 
     /// What holds now, for a look that does not await.
@@ -214,18 +232,37 @@ impl Topic {
     }
 }
 
+impl Fallbacks {
+    /// Notes that the module had no usable answer.
+    pub(crate) fn note(&self, module: &ModuleRef, fault: &ModuleFault) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        *self.last.lock() = Some(format!("module {module}: {fault}"));
+    }
+
+    /// How often, and why the last time.
+    pub(crate) fn seen(&self) -> (u64, Option<String>) {
+        (self.count.load(Ordering::Relaxed), self.last.lock().clone())
+    }
+}
+
+fn extension<E: Made + ?Sized>(named: &TopicModule) -> Arc<Extension<E>> {
+    Arc::new(Extension::new(named.module.clone(), &named.config))
+}
+
 impl TopicState {
     /// A topic as producing to it would create it, to check a request against before that is done.
     pub(crate) fn to_be() -> Self {
         let image =
             TopicImage { id: TopicId(Uuid::nil()), version: 0, config: BTreeMap::new(), partitions: Vec::new() };
         let config = TopicConfig::new(&image.config).expect("the defaults are settings that may be");
-        Self { image: Arc::new(image), config, active_count: TO_BE_PARTITIONS, partitions: Vec::new() }
+        Self { active_count: TO_BE_PARTITIONS, ..Self::new(Arc::new(image), config, Vec::new()) }
     }
 
     /// What metadata says, with the partitions that run.
     pub(crate) fn new(image: Arc<TopicImage>, config: TopicConfig, partitions: Vec<Option<Arc<Partition>>>) -> Self {
-        Self { active_count: image.active_count(), image, config, partitions }
+        let partitioner = config.partitioner.as_ref().map(extension);
+        let validator = config.validator.as_ref().map(extension);
+        Self { active_count: image.active_count(), image, config, partitions, partitioner, validator }
     }
 
     /// Those that there are, by number.

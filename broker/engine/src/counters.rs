@@ -34,6 +34,8 @@ pub(crate) struct Counters {
     pub(crate) compaction_failures: Counter,
     pub(crate) group_rebalances: Counter,
     pub(crate) dead_letters: Counter,
+    pub(crate) partitioner_fallbacks: Counter,
+    pub(crate) records_rejected: Counter,
     pub(crate) transactions_begun: Counter,
     pub(crate) transactions_committed: Counter,
     pub(crate) transactions_aborted: Counter,

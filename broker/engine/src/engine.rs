@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use levada_extension::ModuleHost;
 use levada_log::{Storage, StorageError};
 use levada_model::{Authorizer, Clock, ClusterId, NodeId, Operation, Principal, Resource};
 use parking_lot::Mutex;
@@ -16,10 +17,11 @@ use crate::compaction::{self, Cleaner};
 use crate::directory::{Directory, LogThreads};
 use crate::groups::{GroupKind, GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
+use crate::modules::Modules;
 use crate::partition::{Shut, blocking};
 use crate::producer_ids::ProducerIds;
 use crate::transactions::{ExecuteIds, LocalMarkers, TransactionKind, Transactions};
-use crate::{coordinators, maintenance, start};
+use crate::{coordinators, maintenance, modules, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -46,6 +48,8 @@ pub struct EngineOptions {
     pub linger: Duration,
     /// The settings of consumer groups.
     pub groups: GroupOptions,
+    /// What runs modules; without it they are kept and not run, and what needs one falls back or is refused.
+    pub modules: Option<Arc<dyn ModuleHost>>,
 }
 
 /// Whether the engine takes writes.
@@ -112,6 +116,12 @@ pub struct Stats {
     pub group_rebalances: u64,
     /// Records that were copied to dead letters.
     pub dead_letters: u64,
+    /// Modules there are.
+    pub modules: u64,
+    /// Times that murmur2 stood in for a partitioner that had no usable answer.
+    pub partitioner_fallbacks: u64,
+    /// Records that validators rejected.
+    pub records_rejected: u64,
     /// Transactions that are open or being ended; those whose coordinator is being loaded are not among them.
     pub transactions_open: u64,
     /// Transactions that began; one that was begun before a restart and had nothing in it counts again.
@@ -172,7 +182,7 @@ pub struct Engine {
 /// What the handles share. When the last one is dropped without a close, the next start recovers.
 pub(crate) struct Core {
     pub(crate) directory: Arc<Directory>,
-    pub(crate) metadata: Box<dyn Metadata>,
+    pub(crate) metadata: Arc<dyn Metadata>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) auto_create_topics: bool,
@@ -180,6 +190,7 @@ pub(crate) struct Core {
     pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Transactions>,
     pub(crate) execute_ids: Arc<ExecuteIds>,
+    pub(crate) modules: Arc<Modules>,
     /// Held by whoever changes topics.
     pub(crate) changes: Mutex<()>,
     data_dir: PathBuf,
@@ -223,20 +234,25 @@ impl Engine {
             detail: error.to_string(),
         })?;
         let catalog = Arc::new(start::open_topics(&directory, &metadata, &start)?);
+        let metadata: Arc<dyn Metadata> = Arc::new(metadata);
+        let modules = Modules::new(options.modules, directory.clone(), options.data_dir.clone(), metadata.clone());
+        modules.sweep();
+        let modules = Arc::new(modules);
+        let groups = Arc::new(Groups::of(&options.groups, modules.clone(), catalog.clone(), directory.clone()));
         let log_threads = directory.start();
-        let groups = Arc::new(Groups::of(&options.groups, catalog.clone(), directory.clone()));
         let markers = LocalMarkers::new(catalog.clone(), groups.clone(), directory.clone());
         let transactions = Arc::new(Transactions::of(Arc::new(markers), catalog.clone(), directory.clone()));
         let core = Arc::new(Core {
             producer_ids: ProducerIds::new(metadata.image().next_producer_id),
             directory,
-            metadata: Box::new(metadata),
+            metadata,
             catalog,
             authorizer: options.authorizer,
             auto_create_topics: options.auto_create_topics,
             groups,
             transactions,
             execute_ids: Arc::default(),
+            modules,
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
@@ -249,6 +265,7 @@ impl Engine {
         coordinators::start_ticker(&core.groups);
         coordinators::start_ticker(&core.transactions);
         compaction::start(&core, options.maintenance_interval);
+        modules::start(&core.modules);
         Ok(Self { core })
     }
 
@@ -288,6 +305,9 @@ impl Engine {
             groups: self.core.groups.stats(),
             group_rebalances: counters.group_rebalances.get(),
             dead_letters: counters.dead_letters.get(),
+            modules: self.core.metadata.image().modules.len() as u64,
+            partitioner_fallbacks: counters.partitioner_fallbacks.get(),
+            records_rejected: counters.records_rejected.get(),
             transactions_open: self.core.transactions.open_count(),
             transactions_begun: counters.transactions_begun.get(),
             transactions_committed: counters.transactions_committed.get(),
@@ -364,6 +384,7 @@ impl Core {
         self.closing.store(true, Ordering::Release);
         self.groups.close();
         self.transactions.close();
+        self.modules.close();
         self.stop.notify_one();
         self.cleaner.stop();
         // No topic comes or goes from here on, since changes are refused while closing.
@@ -394,6 +415,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.stop.notify_one();
+        self.modules.close();
         self.cleaner.stop();
         for topic in self.catalog.topics().iter() {
             topic.state().partitions().for_each(|partition| partition.cancel_cleaning());

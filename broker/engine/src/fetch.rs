@@ -5,24 +5,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
+use levada_extension::ModuleFault;
 use levada_log::{
     AbortedTransaction, Batch, Damage, ReadChunk, ReadError, RecordRef, Records, RecordsError, StorageError,
 };
-use levada_model::{Denied, LeaderEpoch, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName};
+use levada_model::{
+    Denied, LeaderEpoch, ModuleRef, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName,
+};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 mod counting;
+mod filtering;
 
-use crate::Engine;
+pub(crate) use filtering::{Room, filter};
+
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::heavy::{Work, compute};
 use crate::partition::{Bound, Partition, blocking};
+use crate::{Engine, RecordFilter};
+use filtering::Piece;
 
 /// So many reads without a record that counts are made for one answer, also where nobody waits.
 pub(crate) const IDLE_READS_MIN: u32 = 64;
+/// The same where a module looks at all that is read.
+const IDLE_FILTERED_READS_MIN: u32 = 8;
 
 /// Where a read begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +60,7 @@ pub enum Isolation {
 }
 
 /// One read of one partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FetchRequest {
     /// Where to begin.
     pub from: From,
@@ -64,6 +73,8 @@ pub struct FetchRequest {
     pub wait: Duration,
     /// What to see.
     pub isolation: Isolation,
+    /// What passes on the way. Positions move on over what does not, and what is in the place of a record has its offset.
+    pub filter: Option<RecordFilter>,
 }
 
 /// What a read gave, with the marks of the same moment.
@@ -72,8 +83,11 @@ pub struct Fetched {
     /// The partition.
     pub partition: PartitionIndex,
     /// Stored batches that hold the records; the first may begin before `from`. Those of aborted transactions are left
-    /// out where only what is committed is wanted; control batches are here, and their records never count.
+    /// out where only what is committed is wanted; control batches are here, and their records never count. None where a
+    /// filter was asked for.
     pub batches: Vec<Batch>,
+    /// What a filter left, in the place of the batches; none where none was asked for.
+    pub filtered: Option<Filtered>,
     /// The aborted transactions with offsets in what was read, by their first offsets, as Kafka's fetch tells them to
     /// clients that filter by themselves; none where everything is wanted.
     pub aborted: Vec<AbortedTransaction>,
@@ -95,16 +109,38 @@ pub struct Fetched {
     pub leader_epoch: LeaderEpoch,
 }
 
+/// The records that passed a filter or took the place of others; [`Fetched::take_records`] gives them.
+#[derive(Clone, Debug)]
+pub struct Filtered(Vec<Piece>);
+
 impl Fetched {
     /// Takes the batches out, as the records that count: from `from` on, at most `max_records`, without control records.
     /// What else was read stays.
     pub fn take_records(&mut self) -> FetchedRecords {
+        let pieces: Vec<_> = match &mut self.filtered {
+            Some(Filtered(pieces)) => std::mem::take(pieces),
+            None => std::mem::take(&mut self.batches).into_iter().map(Piece::Batch).collect(),
+        };
         FetchedRecords {
-            batches: std::mem::take(&mut self.batches).into_iter(),
+            pieces: pieces.into_iter(),
+            given: Vec::new().into_iter(),
             unpacked: None,
             from: self.from,
-            left: self.max_records,
+            // What a filter left was counted.
+            left: if self.filtered.is_some() { usize::MAX } else { self.max_records },
         }
+    }
+
+    /// How many records count, and their bytes (of stored batches as they are stored), for whoever has room for so many.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let of_batch = |batch: &Batch| (batch.header().record_count as usize, batch.bytes().len());
+        let of_piece = |piece: &Piece| match piece {
+            Piece::Batch(batch) => of_batch(batch),
+            Piece::Records(records) => (records.len(), records.iter().map(|record| record.record.size_bytes()).sum()),
+        };
+        let data = self.batches.iter().filter(|batch| !batch.header().is_control()).map(of_batch);
+        let sizes = data.chain(self.filtered.iter().flat_map(|Filtered(pieces)| pieces).map(of_piece));
+        sizes.fold((0, 0), |(records, bytes), (more, of)| (records.saturating_add(more), bytes + of))
     }
 
     /// As [`take_records`](Self::take_records), and the batches stay.
@@ -143,7 +179,8 @@ impl Fetched {
     /// Whether it brings neither a record nor word of a gap. Batches without a record that counts are not kept, but for
     /// control batches, whose records never count.
     pub(crate) fn is_empty(&self) -> bool {
-        self.gaps.is_empty() && self.batches.iter().all(|batch| batch.header().is_control())
+        let has_pieces = self.filtered.as_ref().is_some_and(|Filtered(pieces)| !pieces.is_empty());
+        self.gaps.is_empty() && !has_pieces && self.batches.iter().all(|batch| batch.header().is_control())
     }
 }
 
@@ -151,7 +188,9 @@ impl Fetched {
 /// cannot be unpacked, or a record that is malformed, is an error in its place.
 #[derive(Debug)]
 pub struct FetchedRecords {
-    batches: vec::IntoIter<Batch>,
+    pieces: vec::IntoIter<Piece>,
+    /// Records of the piece whose turn it is.
+    given: vec::IntoIter<RecordRef>,
     unpacked: Option<Records>,
     from: Offset,
     left: usize,
@@ -174,7 +213,17 @@ impl Iterator for FetchedRecords {
             if let Some(record) = self.next_unpacked() {
                 return Some(record);
             }
-            let batch = self.batches.find(|batch| !batch.header().is_control())?;
+            if let Some(record) = self.given.next() {
+                return Some(Ok(record));
+            }
+            let batch = match self.pieces.next()? {
+                Piece::Records(records) => {
+                    self.given = records.into_iter();
+                    continue;
+                }
+                Piece::Batch(batch) if batch.header().is_control() => continue,
+                Piece::Batch(batch) => batch,
+            };
             match batch.records() {
                 Ok(records) => self.unpacked = Some(records),
                 Err(error) => return Some(Err(error)),
@@ -226,6 +275,14 @@ pub enum FetchError {
         /// The name.
         topic: TopicName,
     },
+    /// The filter has no usable answer for what was read.
+    #[error("filter {module} gave no answer: {fault}")]
+    Filter {
+        /// The filter.
+        module: ModuleRef,
+        /// What happened; [`ModuleFault::Busy`] where it has no room now.
+        fault: ModuleFault,
+    },
     /// The file system said no.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -264,14 +321,23 @@ impl Engine {
         let mut from = reading.resolve(request.from).await?;
         // A number that was asked for must be there; a place that was looked up moves with the log start.
         let mut exact = matches!(request.from, From::Offset(_));
-        let max_records = request.max_records.max(1);
-        let mut deadline = Deadline::new(request.wait);
+        let filter = request.filter.as_ref();
+        let room = Room { records: request.max_records.max(1), bytes: request.max_bytes };
+        let mut asked = room;
+        let mut deadline = Deadline::new(request.wait, filter.is_some());
         let reader = Arc::new(Notify::new());
         loop {
-            match reading.read(from, max_records, request.max_bytes).await {
+            let read = match (reading.read(from, asked.records, asked.bytes).await, filter) {
+                (Ok(fetched), Some(by)) => {
+                    asked = asked.doubled();
+                    reading.filtered(by, fetched, room).await
+                }
+                (read, _) => read,
+            };
+            match read {
                 Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
                 Err(error) => return Err(error),
-                Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes).await),
+                Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(room.bytes).await),
                 // All that was there does not count; what comes behind it may.
                 Ok(fetched) if fetched.next_offset > from && deadline.allows_another() => {
                     (from, exact) = (fetched.next_offset, false);
@@ -378,6 +444,12 @@ impl Reading<'_> {
         }
     }
 
+    /// What a filter leaves of a read.
+    async fn filtered(&self, by: &RecordFilter, fetched: Fetched, room: Room) -> Result<Fetched, FetchError> {
+        let mut filtered = filter(by, vec![(self.topic.name().clone(), fetched)], room).await?;
+        Ok(filtered.pop().expect("there is room for a first one"))
+    }
+
     /// Why a reader that holds the topic reads no more.
     pub(crate) fn gone(&self) -> Option<FetchError> {
         if self.topic.is_deleted() {
@@ -397,6 +469,7 @@ impl Reading<'_> {
         Fetched {
             partition: self.partition.index(),
             batches,
+            filtered: None,
             aborted,
             from,
             max_records,
@@ -445,8 +518,9 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    pub(crate) fn new(wait: Duration) -> Self {
-        Self { at: Instant::now().checked_add(wait), reads_left: IDLE_READS_MIN }
+    pub(crate) fn new(wait: Duration, filters: bool) -> Self {
+        let reads_left = if filters { IDLE_FILTERED_READS_MIN } else { IDLE_READS_MIN };
+        Self { at: Instant::now().checked_add(wait), reads_left }
     }
 
     /// Whether a reader that found nothing that counts may look behind it. After some reads only while there is time:

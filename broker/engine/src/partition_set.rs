@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use levada_log::{Batch, Damage};
+use levada_log::Damage;
 use levada_model::{Offset, PartitionIndex, TopicId};
 use tokio::sync::Notify;
 
+use crate::RecordFilter;
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
-use crate::fetch::{FetchError, Fetched, From, Isolation, Reading, bound_of};
+use crate::fetch::{FetchError, Fetched, From, Isolation, Reading, Room, bound_of, filter};
 use crate::partition::{Bound, Partition, Waiter};
 
 /// A partition of a topic.
@@ -30,6 +31,10 @@ pub(crate) struct PartitionSet {
     turn: Option<Place>,
     /// Whether a batch that is larger than a round may be is cut to the records that fit.
     cuts: bool,
+    /// What passes.
+    filter: Option<RecordFilter>,
+    /// How much to read for a filter, after rounds of which nothing passed.
+    asked: Option<Room>,
 }
 
 /// A topic as it was at the last look.
@@ -40,7 +45,8 @@ struct Seen {
 
 impl PartitionSet {
     pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Self {
-        Self { core, isolation, topics: BTreeMap::new(), next: BTreeMap::new(), turn: None, cuts: false }
+        let (topics, next) = (BTreeMap::new(), BTreeMap::new());
+        Self { core, isolation, topics, next, turn: None, cuts: false, filter: None, asked: None }
     }
 
     /// Cuts a batch that is larger than a round may be to the records that fit, one at least. It is unpacked for that, and
@@ -49,6 +55,16 @@ impl PartitionSet {
     pub(crate) fn cutting_batches(mut self) -> Self {
         self.cuts = true;
         self
+    }
+
+    /// Reads only what passes a filter.
+    pub(crate) fn filter(&mut self, by: RecordFilter) {
+        self.filter = Some(by);
+    }
+
+    /// Whether a filter looks at all that is read.
+    pub(crate) fn filters(&self) -> bool {
+        self.filter.is_some()
     }
 
     /// The offset of a place in a partition of any topic.
@@ -134,34 +150,60 @@ impl PartitionSet {
         max_records: usize,
         max_bytes: usize,
     ) -> Result<Vec<(Place, Fetched)>, RoundError> {
-        let turn = self.turn;
-        let (mut order, behind): (Vec<_>, Vec<_>) = self.next.keys().copied().partition(|place| Some(*place) > turn);
-        order.extend(behind);
-        let (mut records_left, mut bytes_left) = (max_records, max_bytes);
-        let mut parts: Vec<(Place, Fetched)> = Vec::new();
-        let mut moved = Vec::new();
-        for place in order {
-            if records_left == 0 || bytes_left == 0 {
-                break;
-            }
-            let fetched = self.read_one(place, records_left, bytes_left).await.map_err(|error| (place, error))?;
-            let Some(fetched) = fetched else { continue };
-            moved.push((place, fetched.next_offset));
-            if fetched.is_empty() {
-                continue;
-            }
-            let data = fetched.batches.iter().map(Batch::header).filter(|header| !header.is_control());
-            let count: u64 = data.map(|header| u64::from(header.record_count)).sum();
-            records_left = records_left.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-            bytes_left = bytes_left.saturating_sub(fetched.batches.iter().map(|batch| batch.bytes().len()).sum());
-            parts.push((place, fetched));
-        }
+        let room = Room { records: max_records, bytes: max_bytes };
+        let asked = self.asked.unwrap_or(room);
+        let reads = self.read_in_turn(asked).await?;
+        let reads = match &self.filter {
+            Some(by) => self.pass(by, reads, room).await?,
+            None => reads,
+        };
+        let moved: Vec<_> = reads.iter().map(|(place, fetched)| (*place, fetched.next_offset)).collect();
+        let parts: Vec<_> = reads.into_iter().filter(|(_, fetched)| !fetched.is_empty()).collect();
+        // Where little passes, more is looked at in one call.
+        self.asked = (self.filters() && parts.is_empty() && !moved.is_empty()).then(|| asked.doubled());
         // Only now, so that a round that is given up half-way skips nothing.
         self.next.extend(moved);
         if let Some((first, _)) = parts.first() {
             self.turn = Some(*first);
         }
         Ok(parts)
+    }
+
+    /// What the partitions have, each in its turn, until there is enough.
+    async fn read_in_turn(&self, asked: Room) -> Result<Vec<(Place, Fetched)>, RoundError> {
+        let turn = self.turn;
+        let (mut order, behind): (Vec<_>, Vec<_>) = self.next.keys().copied().partition(|place| Some(*place) > turn);
+        order.extend(behind);
+        let (mut records_left, mut bytes_left) = (asked.records, asked.bytes);
+        let mut reads = Vec::new();
+        for place in order {
+            if records_left == 0 || bytes_left == 0 {
+                break;
+            }
+            let fetched = self.read_one(place, records_left, bytes_left).await.map_err(|error| (place, error))?;
+            let Some(fetched) = fetched else { continue };
+            if !fetched.is_empty() {
+                let (records, bytes) = fetched.size();
+                records_left = records_left.saturating_sub(records);
+                bytes_left = bytes_left.saturating_sub(bytes);
+            }
+            reads.push((place, fetched));
+        }
+        Ok(reads)
+    }
+
+    /// What of the reads passes the filter, as far as there is room for it.
+    async fn pass(
+        &self,
+        by: &RecordFilter,
+        reads: Vec<(Place, Fetched)>,
+        room: Room,
+    ) -> Result<Vec<(Place, Fetched)>, RoundError> {
+        let Some((first, _)) = reads.first() else { return Ok(reads) };
+        let (first, places): (_, Vec<_>) = (*first, reads.iter().map(|(place, _)| *place).collect());
+        let named = reads.into_iter().map(|((topic, _), fetched)| (self.topics[&topic].topic.name().clone(), fetched));
+        let passed = filter(by, named.collect(), room).await.map_err(|error| (first, error))?;
+        Ok(places.into_iter().zip(passed).collect())
     }
 
     /// Has `reader` notified of whatever may give the next round something. To be followed by a look at

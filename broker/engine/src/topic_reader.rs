@@ -7,10 +7,10 @@ use std::time::Duration;
 use levada_model::{Offset, PartitionIndex, Principal, TopicId, TopicName};
 use tokio::sync::Notify;
 
-use crate::Engine;
 use crate::catalog::Topic;
 use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation};
 use crate::partition_set::PartitionSet;
+use crate::{Engine, RecordFilter};
 
 /// A position in every partition of a topic: what a cursor holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +132,12 @@ impl TopicsStart {
 }
 
 impl TopicReader {
+    /// The same, of what passes a filter: positions move on over what does not.
+    #[must_use]
+    pub fn filtered(self, by: RecordFilter) -> Self {
+        Self(self.0.filtered(by))
+    }
+
     /// Reads on, and waits at most `wait` for something: one read a partition that has something, none of them empty of
     /// both records and gaps. Positions move over what is returned. A position below a log start that moved meanwhile is
     /// reported as a gap and moves up.
@@ -159,6 +165,13 @@ impl TopicsReader {
     fn new(engine: &Engine, isolation: Isolation) -> Self {
         let set = PartitionSet::new(engine.core.clone(), isolation);
         Self { topics: Vec::new(), set, woken: Arc::default() }
+    }
+
+    /// As [`TopicReader::filtered`].
+    #[must_use]
+    pub fn filtered(mut self, by: RecordFilter) -> Self {
+        self.set.filter(by);
+        self
     }
 
     async fn add(&mut self, topic: Arc<Topic>, start: TopicStart) -> Result<(), FetchError> {
@@ -198,7 +211,7 @@ impl TopicsReader {
         max_bytes: usize,
         wait: Duration,
     ) -> Result<Vec<TopicPart>, FetchError> {
-        let mut deadline = Deadline::new(wait);
+        let mut deadline = Deadline::new(wait, self.set.filters());
         loop {
             self.follow_partitions();
             let round = self.set.read_round(max_records.max(1), max_bytes.max(1)).await;

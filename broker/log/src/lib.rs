@@ -10,7 +10,7 @@ mod storage;
 
 pub use batch::{
     Batch, BatchBuf, BatchBuilder, BatchError, BatchHeader, CompressionError, CoordinatorEpoch, HEADER_BYTES, Marker,
-    NewBatch, RecordRef, RecordView, Records, RecordsError, TransactionEnd,
+    NewBatch, RecordRef, RecordSection, RecordView, Records, RecordsError, TransactionEnd,
 };
 #[cfg(feature = "sim")]
 pub use partition::PlantedFaults;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::limits;
+use crate::{ModuleRef, limits};
 
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -87,6 +87,15 @@ pub enum Compression {
     Zstd,
 }
 
+/// A module that a setting names, with the config that another setting holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicModule {
+    /// Which.
+    pub module: ModuleRef,
+    /// Its config as JSON text, an object.
+    pub config: String,
+}
+
 /// A topic's settings in force, but those that have one value only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicConfig {
@@ -112,6 +121,8 @@ pub struct TopicConfig {
     pub min_compaction_lag_ms: i64,
     /// `min.insync.replicas`: fewer, and `acks=all` is refused.
     pub min_insync_replicas: u32,
+    /// `partitioner` and `partitioner.config`; none is murmur2.
+    pub partitioner: Option<TopicModule>,
     /// `retention.bytes` a partition; none is unbounded.
     pub retention_bytes: Option<u64>,
     /// `retention.ms`; none is for ever.
@@ -120,6 +131,8 @@ pub struct TopicConfig {
     pub segment_bytes: u64,
     /// `segment.ms`: the active segment is rolled when its first append is older than this.
     pub segment_ms: i64,
+    /// `validator` and `validator.config`; none takes every record.
+    pub validator: Option<TopicModule>,
 }
 
 /// One row of the table of settings.
@@ -147,10 +160,18 @@ fn one_of(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|text| words.contains(&text))
 }
 
+fn module(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| ModuleRef::in_setting(text).is_some())
+}
+
+fn module_config(value: &Value) -> bool {
+    value.is_object() && value.to_string().len() <= limits::MODULE_CONFIG_BYTES_MAX
+}
+
 const JSON_MAX: i64 = limits::JSON_INTEGER_MAX.cast_signed();
 
 /// All settings, in order of name.
-static KEYS: [ConfigKey; 16] = [
+static KEYS: [ConfigKey; 19] = [
     ConfigKey {
         name: "cleanup.policy",
         rule: "one of \"delete\", \"compact\", \"compact,delete\", \"delete,compact\"",
@@ -230,10 +251,17 @@ static KEYS: [ConfigKey; 16] = [
     },
     ConfigKey {
         name: "partitioner",
-        rule: "\"murmur2\"",
+        rule: "\"murmur2\", \"module:NAME\" or \"module:NAME@VERSION\"",
         effect: "what places records that name no partition",
         default: || json!("murmur2"),
-        check: |v| one_of(v, &["murmur2"]),
+        check: |v| one_of(v, &["murmur2"]) || module(v),
+    },
+    ConfigKey {
+        name: "partitioner.config",
+        rule: "a JSON object of at most 65536 bytes",
+        effect: "what a module that is the partitioner is configured with",
+        default: || json!({}),
+        check: module_config,
     },
     ConfigKey {
         name: "retention.bytes",
@@ -262,6 +290,20 @@ static KEYS: [ConfigKey; 16] = [
         effect: "the active segment is rolled when its first append is older than this",
         default: || json!(WEEK_MS),
         check: |v| integer_in(v, 1, JSON_MAX),
+    },
+    ConfigKey {
+        name: "validator",
+        rule: "\"none\", \"module:NAME\" or \"module:NAME@VERSION\"",
+        effect: "the module, a transform, that a record must pass to be stored",
+        default: || json!("none"),
+        check: |v| one_of(v, &["none"]) || module(v),
+    },
+    ConfigKey {
+        name: "validator.config",
+        rule: "a JSON object of at most 65536 bytes",
+        effect: "what the validator is configured with",
+        default: || json!({}),
+        check: module_config,
     },
 ];
 
@@ -331,6 +373,10 @@ impl TopicConfig {
         let number = |name: &str| all[name].as_i64().expect("checked to be an integer");
         let unless_negative = |name: &str| Some(number(name)).filter(|n| *n >= 0);
         let word = |name: &str| all[name].as_str().expect("checked to be a word").to_owned();
+        let module = |name: &str, config: &str| {
+            let module = ModuleRef::in_setting(&word(name))?;
+            Some(TopicModule { module, config: all[config].to_string() })
+        };
         Self {
             cleanup: {
                 let policy = word("cleanup.policy");
@@ -359,10 +405,12 @@ impl TopicConfig {
             min_cleanable_dirty_ratio: all["min.cleanable.dirty.ratio"].as_f64().expect("checked to be a number"),
             min_compaction_lag_ms: number("min.compaction.lag.ms"),
             min_insync_replicas: u32::try_from(number("min.insync.replicas")).expect("checked to be small"),
+            partitioner: module("partitioner", "partitioner.config"),
             retention_bytes: unless_negative("retention.bytes").map(i64::cast_unsigned),
             retention_ms: unless_negative("retention.ms"),
             segment_bytes: number("segment.bytes").cast_unsigned(),
             segment_ms: number("segment.ms"),
+            validator: module("validator", "validator.config"),
         }
     }
 }

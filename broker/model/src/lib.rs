@@ -12,7 +12,9 @@ mod principal;
 mod record;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use config::{CleanupPolicy, Compression, ConfigError, ConfigKey, Durability, TimestampType, TopicConfig};
+pub use config::{
+    CleanupPolicy, Compression, ConfigError, ConfigKey, Durability, TimestampType, TopicConfig, TopicModule,
+};
 pub use ids::{
     ClusterId, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Tick, Timestamp,
     TopicId,

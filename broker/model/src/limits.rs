@@ -131,8 +131,8 @@ pub const GROUP_OFFSETS_MAX: usize = 20_000;
 pub const GROUP_SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;
 /// Longest text by which a member of a group says who it is; what is beyond is cut off.
 pub const CLIENT_BYTES_MAX: usize = 256;
-/// Longest name of an assignor, `module:` included.
-pub const ASSIGNOR_NAME_BYTES_MAX: usize = 256;
+/// Longest name of an assignor: `module:`, the module's name, `@` and a version.
+pub const ASSIGNOR_NAME_BYTES_MAX: usize = 267;
 /// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
 pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
 /// Most bytes that a member of Kafka's classic group protocol says of itself for all its protocols together, and most of
@@ -150,6 +150,16 @@ pub const MODULE_BYTES_MAX: usize = 32 << 20;
 pub const MODULE_COMPILE_CPU_S_MAX: u64 = 120;
 /// Memory of the same.
 pub const MODULE_COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
+/// Most modules that the registry holds.
+pub const MODULES_MAX: usize = 1_000;
+/// Most versions of one module.
+pub const MODULE_VERSIONS_MAX: usize = 1_000;
+/// Most uploads that are being compiled or wait for it; a further one is refused.
+pub const MODULE_UPLOADS_MAX: usize = 8;
+/// Most versions that are kept loaded though nothing uses them; then the one goes that was asked for longest ago.
+pub const MODULES_LOADED_UNUSED_MAX: usize = 32;
+/// How long a module that could not be loaded is not tried again.
+pub const MODULE_LOAD_RETRY_MS: u64 = 10_000;
 /// Most memory of one instance of a module, its memories and tables together. Interpreters need most of it.
 pub const MODULE_MEMORY_BYTES_MAX: usize = 128 << 20;
 /// Most memory of all instances of all modules together.
@@ -158,6 +168,12 @@ pub const MODULES_MEMORY_BYTES_MAX: usize = 1 << 30;
 pub const MODULES_INSTANCES_MAX: usize = 256;
 /// Most bytes that one call gives to a module.
 pub const MODULE_CALL_BYTES_MAX: usize = 16 << 20;
+/// Most records that one call gives to a module.
+pub const MODULE_CALL_RECORDS_MAX: usize = 10_000;
+/// Most records of a dry run.
+pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
+/// Most bytes of stored records that a dry run reads; the first of each partition always comes.
+pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
 /// Most jobs that wait for one module; a further one is refused.
 pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
 /// CPU time of a transform's or an aggregator's call, before what its records add.

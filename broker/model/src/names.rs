@@ -175,6 +175,12 @@ pub struct ModuleRef {
 }
 
 impl ModuleRef {
+    /// The module that a setting names as `module:NAME` or `module:NAME@2`; none if it is no such text.
+    #[must_use]
+    pub fn in_setting(text: &str) -> Option<Self> {
+        Self::new(text.strip_prefix("module:")?).ok()
+    }
+
     /// Reads `NAME` or `NAME@2`.
     ///
     /// # Errors

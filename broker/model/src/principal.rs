@@ -25,6 +25,12 @@ impl Principal {
         Self("broker".into())
     }
 
+    /// Whoever was known by this name when it was stored.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self(name.into())
+    }
+
     /// The name, as it is logged and as idempotency keys are bound to it.
     #[must_use]
     pub fn as_str(&self) -> &str {

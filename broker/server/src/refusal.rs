@@ -100,6 +100,7 @@ impl From<TopicError> for Refusal {
             TopicError::Keyless { .. } => ErrorCode::KeylessRecords,
             TopicError::NotCompacted(_) => ErrorCode::NotCompacted,
             TopicError::CompactionFailed { .. } => ErrorCode::CompactionFailed,
+            TopicError::Module { .. } => ErrorCode::InvalidConfig,
             TopicError::Storage(_) => ErrorCode::StorageFailed,
             TopicError::Closing => ErrorCode::ShuttingDown,
             TopicError::OutOfFiles => ErrorCode::Overloaded,
@@ -111,6 +112,7 @@ impl From<TopicError> for Refusal {
             TopicError::Fenced { possible, .. } => problem.effect(effect(possible)),
             TopicError::PartitionCount { .. } => problem.at("/partitions", error.to_string()),
             TopicError::Keyless { .. } => problem.at("/config/cleanup.policy", error.to_string()),
+            TopicError::Module { setting, .. } => problem.at(format!("/config/{setting}"), error.to_string()),
             TopicError::CompactionFailed { .. } => problem.effect(Effect::Partial),
             _ => problem,
         })

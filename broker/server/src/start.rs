@@ -172,6 +172,7 @@ fn engine_options(options: &ServeOptions) -> EngineOptions {
             offsets_retention: options.offsets_retention,
             ..GroupOptions::default()
         },
+        modules: None,
     }
 }
 

@@ -8,17 +8,16 @@ use levada_extension::{
     Assignment, Assignor, AssignorFault, AssignorInput, AssignorPartition, AssignorTopic, TopicPartition,
     native_assignor,
 };
+use levada_model::ModuleRef;
 
 use crate::catalog::Topics;
 use crate::heavy::{Work, compute};
+use crate::modules::{Extension, Modules};
 
 /// What a member or partition costs an assignor, in bytes that are looked at once.
 const ITEM_BYTES: usize = 1_024;
-
-/// The assignor of this name. Modules will be looked up here.
-fn resolve(name: &str) -> Option<Arc<dyn Assignor>> {
-    native_assignor(name)
-}
+/// Members name a module alone.
+const NO_CONFIG: &str = "{}";
 
 /// The input with what is left to read of each partition of which something is committed.
 pub(super) fn with_lags(
@@ -40,8 +39,17 @@ pub(super) fn with_lags(
 }
 
 /// Asks the assignor of this name.
-pub(super) async fn assign(name: &str, input: AssignorInput) -> Result<Assignment, AssignorFault> {
-    let Some(assignor) = resolve(name) else {
+pub(super) async fn assign(
+    modules: &Arc<Modules>,
+    name: &str,
+    input: AssignorInput,
+) -> Result<Assignment, AssignorFault> {
+    if let Some(module) = ModuleRef::in_setting(name) {
+        let extension = Arc::new(Extension::<dyn Assignor>::new(module, NO_CONFIG));
+        let assigned = extension.call(modules, move |assignor| Ok(assignor.assign(&input))).await;
+        return assigned.unwrap_or_else(|fault| Err(AssignorFault { reason: fault.to_string() }));
+    }
+    let Some(assignor) = native_assignor(name) else {
         return Err(AssignorFault { reason: format!("there is no assignor {name}") });
     };
     let partitions: usize = input.topics.iter().map(|topic| topic.partitions.len()).sum();

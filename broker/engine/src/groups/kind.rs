@@ -15,11 +15,14 @@ use crate::catalog::{Catalog, Topic};
 use crate::coordinators::{CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored};
 use crate::directory::Directory;
 use crate::engine::GroupStats;
+use crate::modules::Modules;
 use crate::partition::Partition;
 
 /// The kind of the coordinators of groups.
 pub(crate) struct GroupKind {
     options: CoordinatorOptions,
+    /// Where assignors are found that are modules.
+    modules: Arc<Modules>,
 }
 
 /// The coordinators of groups.
@@ -97,14 +100,19 @@ impl Kind for GroupKind {
 
 impl Groups {
     /// The coordinators of all groups.
-    pub(crate) fn of(options: &GroupOptions, catalog: Arc<Catalog>, directory: Arc<Directory>) -> Self {
+    pub(crate) fn of(
+        options: &GroupOptions,
+        modules: Arc<Modules>,
+        catalog: Arc<Catalog>,
+        directory: Arc<Directory>,
+    ) -> Self {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let options = CoordinatorOptions {
             initial_rebalance_delay_ms: millis(options.initial_rebalance_delay),
             rebalance_interval_ms: millis(options.rebalance_interval),
             offsets_retention_ms: millis(options.offsets_retention),
         };
-        Self::new(GroupKind { options }, catalog, directory)
+        Self::new(GroupKind { options, modules }, catalog, directory)
     }
 
     /// The coordinator of a group; none while `__consumer_offsets` is not there.
@@ -154,8 +162,9 @@ fn compute(place: &Place<'_, GroupKind>, task: AssignTask) {
     let committed = place.machine().committed(&group).unwrap_or_default();
     let input = assignors::with_lags(input, &committed, &place.coordinators().catalog().topics());
     let machine = place.same_machine();
+    let modules = place.coordinators().kind().modules.clone();
     place.runtime().spawn(async move {
-        let answer = assignors::assign(&assignor, input).await;
+        let answer = assignors::assign(&modules, &assignor, input).await;
         machine.step(|machine, now, _| machine.assigned(now, &group, token, answer)).await;
     });
 }

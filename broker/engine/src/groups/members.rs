@@ -6,14 +6,16 @@ use std::sync::Arc;
 use levada_coordinator::{
     AssignmentEpoch, Holding, JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, Step,
 };
-use levada_extension::TopicPartition;
+use levada_extension::{ModuleWorld, TopicPartition};
 use levada_model::{
     GroupName, MemberId, Offset, Operation, PartitionIndex, Principal, Resource, Tick, Timestamp, TopicName,
 };
 use uuid::Uuid;
 
 use super::kind::{GroupCoordinator, GroupKind};
-use super::terms::{CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership};
+use super::terms::{
+    AssignorName, CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership,
+};
 use crate::Engine;
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -35,6 +37,7 @@ impl Engine {
         }
         // Nothing is written for a group that cannot be.
         self.core.refuse_unknown(&join.topics)?;
+        self.core.refuse_no_assignor(&join.assignor)?;
         let topic = self.core.ensure_coordinators::<GroupKind>().await?;
         let topics = join.topics.clone();
         let member = NewMember {
@@ -42,7 +45,7 @@ impl Engine {
             instance_id: join.instance_id,
             client: join.client,
             topics: join.topics,
-            assignor: join.assignor.as_str().into(),
+            assignor: join.assignor.as_str().into_owned().into(),
             session_timeout_ms: join.session_timeout_ms,
             rebalance_timeout_ms: join.rebalance_timeout_ms,
             max_poll_interval_ms: join.max_poll_interval_ms,
@@ -176,6 +179,17 @@ impl Core {
             step.map(|answer| answer.map(|_| holdings))
         });
         step.await?.map_err(member_error)
+    }
+
+    /// That a module which a member wants its partitions from is there and an assignor. It is not loaded for that.
+    fn refuse_no_assignor(&self, assignor: &AssignorName) -> Result<(), GroupError> {
+        let AssignorName::Module(named) = assignor else { return Ok(()) };
+        let image = self.metadata.image();
+        let version = image.modules.get(&named.name).and_then(|it| it.version(named.version.unwrap_or(it.active)));
+        match version {
+            Some(version) if version.worlds.contains(&ModuleWorld::Assignor) => Ok(()),
+            _ => Err(GroupError::NoAssignor(named.clone())),
+        }
     }
 
     fn refuse_unknown(&self, topics: &[TopicName]) -> Result<(), GroupError> {

@@ -199,7 +199,8 @@ fn unreadable(error: FetchError) -> GroupError {
         | FetchError::NoPartition { .. }
         | FetchError::BelowStart { .. }
         | FetchError::BeyondEnd { .. }
-        | FetchError::OtherTopic { .. }) => GroupError::Storage(StorageError {
+        | FetchError::OtherTopic { .. }
+        | FetchError::Filter { .. }) => GroupError::Storage(StorageError {
             operation: "read",
             path: Default::default(),
             source: std::io::Error::other(error),

@@ -1,12 +1,13 @@
 //! What the calls on consumer groups take and give, and why they are refused.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use levada_coordinator::{AssignmentEpoch, AssignorFallback, GroupState, MemberState, Start};
 use levada_log::StorageError;
 use levada_model::{
-    Denied, GroupName, InstanceId, MemberId, Offset, PartitionIndex, Timestamp, TopicId, TopicName, limits,
+    Denied, GroupName, InstanceId, MemberId, ModuleRef, Offset, PartitionIndex, Timestamp, TopicId, TopicName, limits,
 };
 use thiserror::Error;
 
@@ -84,8 +85,8 @@ pub struct GroupPosition {
     pub next: Offset,
 }
 
-/// The built-in assignors, by the names that members ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The assignors, by the names that members ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AssignorName {
     /// Topic by topic, neighbouring partitions to one member.
     Range,
@@ -96,17 +97,20 @@ pub enum AssignorName {
     /// As `sticky`.
     #[default]
     CooperativeSticky,
+    /// A module.
+    Module(ModuleRef),
 }
 
 impl AssignorName {
     /// The name as text.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> Cow<'static, str> {
         match self {
-            Self::Range => "range",
-            Self::RoundRobin => "round-robin",
-            Self::Sticky => "sticky",
-            Self::CooperativeSticky => "cooperative-sticky",
+            Self::Range => "range".into(),
+            Self::RoundRobin => "round-robin".into(),
+            Self::Sticky => "sticky".into(),
+            Self::CooperativeSticky => "cooperative-sticky".into(),
+            Self::Module(module) => format!("module:{module}").into(),
         }
     }
 }
@@ -299,6 +303,9 @@ pub enum GroupError {
     /// Offsets or records were wrong, each at its place.
     #[error("{} of the offsets are wrong", .0.len())]
     Offsets(Vec<(usize, String)>),
+    /// A member asks for an assignor that is not there, or is none.
+    #[error("there is no assignor module:{0}")]
+    NoAssignor(ModuleRef),
     /// Topics of a join, each at its place, are not there.
     #[error("{} of the topics are not there", .0.len())]
     UnknownTopics(Vec<(usize, TopicName)>),

@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levada_model::{LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName, limits};
+use levada_model::{
+    LeaderEpoch, ModuleName, ModuleRef, Offset, PartitionIndex, Principal, ProducerId, TopicId, TopicName, limits,
+};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Image, PartitionImage, Stage, TopicImage};
+use super::{Image, ModuleImage, ModuleVersionImage, PartitionImage, Stage, TopicImage};
+use crate::modules::{module_uses, topic_modules};
 
 /// A change of the metadata.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +60,29 @@ pub(crate) enum Command {
         /// How many.
         count: u32,
     },
+    /// A version of a module, and the module itself if it is its first. Bytes that it has already are no new version.
+    PutModule {
+        /// Its name.
+        name: ModuleName,
+        /// Who puts it; the owner, if it is the first.
+        owner: Principal,
+        /// The version, whose bytes are on the disk.
+        version: ModuleVersionImage,
+        /// Whether it is active from now on; the first always is.
+        activate: bool,
+    },
+    /// Another version is the one that the name means.
+    ActivateModule {
+        /// Which module.
+        name: ModuleName,
+        /// Which version.
+        version: u32,
+    },
+    /// A module that nothing uses goes, with all its versions.
+    DeleteModule {
+        /// Which.
+        name: ModuleName,
+    },
 }
 
 /// What a command did.
@@ -68,6 +94,8 @@ pub(crate) enum Applied {
     ProducerIds(ProducerId),
     /// The topic that is gone.
     Deleted(TopicId),
+    /// The module as it is now, or was when it was deleted.
+    Module(Arc<ModuleImage>),
     /// Done.
     Done,
 }
@@ -98,6 +126,29 @@ pub(crate) enum Refusal {
     /// Only a retiring partition can be dropped.
     #[error("partition {0} is not retiring")]
     NotRetiring(PartitionIndex),
+    /// There is no module of that name.
+    #[error("there is no module {0}")]
+    NoModule(ModuleName),
+    /// The module has no such version.
+    #[error("there is no version {0} of this module")]
+    NoModuleVersion(ModuleRef),
+    /// A topic's setting names a module that is not there.
+    #[error("{setting} names module {module}, which is not there")]
+    MissingModule {
+        /// The setting.
+        setting: &'static str,
+        /// What it names.
+        module: ModuleRef,
+    },
+    /// Something uses the module.
+    #[error("module {0} is in use")]
+    ModuleInUse(ModuleName),
+    /// There are as many modules as there may be.
+    #[error("at most {} modules", limits::MODULES_MAX)]
+    TooManyModules,
+    /// The module has as many versions as it may.
+    #[error("at most {} versions of a module", limits::MODULE_VERSIONS_MAX)]
+    TooManyModuleVersions,
 }
 
 impl Image {
@@ -112,6 +163,7 @@ impl Image {
                     return Err(Refusal::Exists(name.clone()));
                 }
                 check_count(*partitions)?;
+                self.check_modules(config)?;
                 let mut topic = TopicImage { id: *id, version: 1, config: config.clone(), partitions: Vec::new() };
                 topic.resize(*partitions);
                 Ok(Applied::Topic(self.put(name, topic)))
@@ -133,6 +185,24 @@ impl Image {
                 let first = self.next_producer_id;
                 self.next_producer_id = ProducerId(first.0 + i64::from(*count));
                 Ok(Applied::ProducerIds(first))
+            }
+            Command::PutModule { name, owner, version, activate } => self.put_module(name, owner, version, *activate),
+            Command::ActivateModule { name, version } => {
+                let mut module = ModuleImage::clone(&*self.module(name)?);
+                if module.version(*version).is_none() {
+                    let module = ModuleRef { name: name.clone(), version: Some(*version) };
+                    return Err(Refusal::NoModuleVersion(module));
+                }
+                module.active = *version;
+                Ok(Applied::Module(self.set_module(name, module)))
+            }
+            Command::DeleteModule { name } => {
+                let module = self.module(name)?;
+                if module_uses(self).any(|(used, _)| used.name == *name) {
+                    return Err(Refusal::ModuleInUse(name.clone()));
+                }
+                self.modules.remove(name);
+                Ok(Applied::Module(module))
             }
         }
     }
@@ -162,6 +232,7 @@ impl Image {
         if topic == *old {
             return Ok(Applied::Topic(old));
         }
+        self.check_modules(&topic.config)?;
         topic.version += 1;
         Ok(Applied::Topic(self.put(name, topic)))
     }
@@ -176,6 +247,54 @@ impl Image {
         }
         topic.version += 1;
         Ok(Applied::Topic(self.put(name, topic)))
+    }
+
+    fn put_module(
+        &mut self,
+        name: &ModuleName,
+        owner: &Principal,
+        version: &ModuleVersionImage,
+        activate: bool,
+    ) -> Result<Applied, Refusal> {
+        let mut module = match self.modules.get(name) {
+            Some(module) => ModuleImage::clone(module),
+            None if self.modules.len() >= limits::MODULES_MAX => return Err(Refusal::TooManyModules),
+            None => ModuleImage { owner: owner.clone(), active: 1, versions: Vec::new() },
+        };
+        let number = match module.number_of(version.digest) {
+            Some(number) => number,
+            None if module.versions.len() >= limits::MODULE_VERSIONS_MAX => return Err(Refusal::TooManyModuleVersions),
+            None => {
+                module.versions.push(Arc::new(version.clone()));
+                u32::try_from(module.versions.len()).expect("at most MODULE_VERSIONS_MAX")
+            }
+        };
+        if activate {
+            module.active = number;
+        }
+        Ok(Applied::Module(self.set_module(name, module)))
+    }
+
+    /// That every module is there which a topic's settings name.
+    fn check_modules(&self, config: &BTreeMap<String, Value>) -> Result<(), Refusal> {
+        let is_there = |module: &ModuleRef| {
+            let image = self.modules.get(&module.name);
+            image.is_some_and(|image| module.version.is_none_or(|number| image.version(number).is_some()))
+        };
+        match topic_modules(config).find(|(_, module)| !is_there(module)) {
+            Some((setting, module)) => Err(Refusal::MissingModule { setting, module }),
+            None => Ok(()),
+        }
+    }
+
+    fn module(&self, name: &ModuleName) -> Result<Arc<ModuleImage>, Refusal> {
+        self.modules.get(name).cloned().ok_or_else(|| Refusal::NoModule(name.clone()))
+    }
+
+    fn set_module(&mut self, name: &ModuleName, module: ModuleImage) -> Arc<ModuleImage> {
+        let module = Arc::new(module);
+        self.modules.insert(name.clone(), module.clone());
+        module
     }
 
     fn topic(&self, name: &TopicName) -> Result<Arc<TopicImage>, Refusal> {

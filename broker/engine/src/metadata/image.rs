@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levada_model::{ClusterId, LeaderEpoch, Offset, ProducerId, TopicId, TopicName};
+use levada_extension::{ModuleDigest, ModuleWorld};
+use levada_model::{ClusterId, LeaderEpoch, ModuleName, Offset, Principal, ProducerId, Timestamp, TopicId, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,6 +19,35 @@ pub(crate) struct Image {
     pub(crate) topics: BTreeMap<TopicName, Arc<TopicImage>>,
     /// Deleted topics whose directories may still be there.
     pub(crate) deletions: BTreeMap<TopicId, TopicName>,
+    /// Modules by name.
+    pub(crate) modules: BTreeMap<ModuleName, Arc<ModuleImage>>,
+}
+
+/// A module as metadata knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModuleImage {
+    /// Who put its first version.
+    pub(crate) owner: Principal,
+    /// The version that its name alone means.
+    pub(crate) active: u32,
+    /// Never empty; the first is version 1. Versions are added and never changed.
+    pub(crate) versions: Vec<Arc<ModuleVersionImage>>,
+}
+
+/// A version of a module as metadata knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModuleVersionImage {
+    /// Of its bytes.
+    pub(crate) digest: ModuleDigest,
+    /// Of its bytes.
+    pub(crate) size_bytes: u64,
+    /// What it can be.
+    pub(crate) worlds: Vec<ModuleWorld>,
+    /// A JSON Schema of its config.
+    pub(crate) config_schema: Option<Value>,
+    /// When it was put.
+    pub(crate) created_at: Timestamp,
 }
 
 /// A topic as metadata knows it.
@@ -56,6 +86,18 @@ pub(crate) enum Stage {
     Retiring,
     /// Its log is gone.
     Dropped,
+}
+
+impl ModuleImage {
+    /// The version of this number.
+    pub(crate) fn version(&self, number: u32) -> Option<&Arc<ModuleVersionImage>> {
+        self.versions.get((number as usize).checked_sub(1)?)
+    }
+
+    /// The number of the version that has these bytes.
+    pub(crate) fn number_of(&self, digest: ModuleDigest) -> Option<u32> {
+        (1..).zip(&self.versions).find(|(_, version)| version.digest == digest).map(|(number, _)| number)
+    }
 }
 
 impl TopicImage {

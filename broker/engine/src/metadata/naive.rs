@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use levada_extension::ModuleDigest;
 use levada_log::SimStorage;
-use levada_model::{ManualClock, Offset, PartitionIndex, Timestamp, TopicId, TopicName, limits};
+use levada_model::{ManualClock, ModuleName, Offset, PartitionIndex, Principal, Timestamp, TopicId, TopicName, limits};
 use proptest::collection::vec;
 use proptest::option;
-use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
+use proptest::prelude::{Strategy, any, prop_oneof, proptest};
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Applied, Command, Image, Metadata, MetadataError, RedbMetadata, Refusal, Stage};
+use super::{Applied, Command, Image, Metadata, MetadataError, ModuleVersionImage, RedbMetadata, Refusal, Stage};
 
 /// What a topic is to someone who thinks of partitions as sets.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +35,8 @@ struct Naive {
     topics: BTreeMap<String, NaiveTopic>,
     deleted: BTreeSet<u128>,
     producer_ids: i64,
+    /// By name: the active version, and the first byte of each version's digest.
+    modules: BTreeMap<String, (u32, Vec<u8>)>,
 }
 
 impl Naive {
@@ -42,7 +45,7 @@ impl Naive {
         match command {
             Command::CreateTopic { name, id, partitions, config } => {
                 let fits = (1..=limits::PARTITIONS_MAX).contains(partitions);
-                if self.topics.contains_key(name.as_str()) || !fits {
+                if self.topics.contains_key(name.as_str()) || !fits || !self.has_modules_of(config) {
                     return false;
                 }
                 let topic = NaiveTopic {
@@ -62,6 +65,18 @@ impl Naive {
                     return false;
                 }
                 let old = topic.clone();
+                let mut set = topic.config.clone();
+                for (setting, value) in config {
+                    match value {
+                        Some(value) => drop(set.insert(setting.clone(), value.clone())),
+                        None => drop(set.remove(setting)),
+                    }
+                }
+                let modules = &self.modules;
+                if !has_modules_of(modules, &set) {
+                    return false;
+                }
+                topic.config = set;
                 for partition in count..topic.active {
                     topic.retiring.insert(partition);
                 }
@@ -71,12 +86,6 @@ impl Naive {
                     }
                 }
                 topic.active = count;
-                for (setting, value) in config {
-                    match value {
-                        Some(value) => drop(topic.config.insert(setting.clone(), value.clone())),
-                        None => drop(topic.config.remove(setting)),
-                    }
-                }
                 topic.version += u64::from(*topic != old);
                 true
             }
@@ -107,12 +116,47 @@ impl Naive {
                 self.producer_ids += i64::from(*count);
                 true
             }
+            Command::PutModule { name, version, activate, .. } => {
+                let (active, versions) = self.modules.entry(name.to_string()).or_insert((1, Vec::new()));
+                let byte = version.digest.0[0];
+                if !versions.contains(&byte) {
+                    versions.push(byte);
+                }
+                if *activate {
+                    let place = versions.iter().position(|version| *version == byte).expect("it is there");
+                    *active = u32::try_from(place).expect("small") + 1;
+                }
+                true
+            }
+            Command::ActivateModule { name, version } => match self.modules.get_mut(name.as_str()) {
+                Some((active, versions)) if (1..=versions.len()).contains(&(*version as usize)) => {
+                    *active = *version;
+                    true
+                }
+                _ => false,
+            },
+            Command::DeleteModule { name } => {
+                let uses = |topic: &NaiveTopic| {
+                    let named = topic.config.get("partitioner").and_then(Value::as_str);
+                    named.is_some_and(|text| text.contains(&format!(":{name}")))
+                };
+                !self.topics.values().any(uses) && self.modules.remove(name.as_str()).is_some()
+            }
         }
+    }
+
+    fn has_modules_of(&self, config: &BTreeMap<String, Value>) -> bool {
+        has_modules_of(&self.modules, config)
     }
 
     fn check(&self, image: &Image) {
         assert_eq!(image.next_producer_id.0, self.producer_ids);
         assert_eq!(image.deletions.keys().map(|id| id.0.as_u128()).collect::<BTreeSet<_>>(), self.deleted);
+        let modules = image.modules.iter().map(|(name, module)| {
+            let versions = module.versions.iter().map(|version| version.digest.0[0]).collect();
+            (name.to_string(), (module.active, versions))
+        });
+        assert_eq!(modules.collect::<BTreeMap<_, _>>(), self.modules);
         let names: Vec<_> = image.topics.keys().map(|name| name.to_string()).collect();
         assert_eq!(names, self.topics.keys().cloned().collect::<Vec<_>>());
         for (topic, naive) in image.topics.values().zip(self.topics.values()) {
@@ -132,6 +176,35 @@ impl Naive {
     }
 }
 
+/// Whether the module is there that `partitioner` names, by one letter and perhaps `@` and a digit.
+fn has_modules_of(modules: &BTreeMap<String, (u32, Vec<u8>)>, config: &BTreeMap<String, Value>) -> bool {
+    let Some(text) = config.get("partitioner").and_then(Value::as_str) else { return true };
+    let Some((_, versions)) = modules.get(&text["module:".len()..="module:".len()]) else { return false };
+    text.split_once('@').is_none_or(|(_, digit)| digit.parse::<usize>().expect("a digit") <= versions.len())
+}
+
+fn module() -> impl Strategy<Value = ModuleName> {
+    "[mn]".prop_map(|name| ModuleName::new(&name).expect("within the rule"))
+}
+
+fn version() -> impl Strategy<Value = ModuleVersionImage> {
+    (0..4_u8).prop_map(|byte| ModuleVersionImage {
+        digest: ModuleDigest([byte; 32]),
+        size_bytes: 1,
+        worlds: Vec::new(),
+        config_schema: None,
+        created_at: Timestamp(0),
+    })
+}
+
+fn setting() -> impl Strategy<Value = (String, Value)> {
+    prop_oneof![
+        ("[xy]", any::<u8>()).prop_map(|(name, n)| (name, json!(n))),
+        "[mn]".prop_map(|module| ("partitioner".to_owned(), json!(format!("module:{module}")))),
+        ("[mn]", 1..4).prop_map(|(module, v)| ("partitioner".to_owned(), json!(format!("module:{module}@{v}")))),
+    ]
+}
+
 fn name() -> impl Strategy<Value = TopicName> {
     "[abc]".prop_map(|name| TopicName::new(&name).expect("within the rule"))
 }
@@ -141,9 +214,9 @@ fn id() -> impl Strategy<Value = TopicId> {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    let setting = || prop_oneof![Just("x".to_owned()), Just("y".to_owned())];
-    let config = proptest::collection::btree_map(setting(), any::<u8>().prop_map(|n| json!(n)), 0..2);
-    let change = proptest::collection::btree_map(setting(), option::of(any::<u8>().prop_map(|n| json!(n))), 0..2);
+    let config = vec(setting(), 0..2).prop_map(|settings| settings.into_iter().collect());
+    let change = (setting(), any::<bool>()).prop_map(|((name, value), sets)| (name, sets.then_some(value)));
+    let change = vec(change, 0..2).prop_map(|settings| settings.into_iter().collect());
     let ends = vec((0..6_u32, 1..100_u64), 1..3);
     let ends = ends.prop_map(|ends| ends.into_iter().map(|(p, end)| (PartitionIndex(p), Offset(end))).collect());
     prop_oneof![
@@ -160,6 +233,11 @@ fn command() -> impl Strategy<Value = Command> {
         name().prop_map(|name| Command::DeleteTopic { name }),
         id().prop_map(|id| Command::ForgetDeletion { id }),
         (1..5_u32).prop_map(|count| Command::TakeProducerIds { count }),
+        (module(), version(), any::<bool>()).prop_map(|(name, version, activate)| {
+            Command::PutModule { name, owner: Principal::anonymous(), version, activate }
+        }),
+        (module(), 0..4_u32).prop_map(|(name, version)| Command::ActivateModule { name, version }),
+        module().prop_map(|name| Command::DeleteModule { name }),
     ]
 }
 

@@ -10,14 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use levada_log::{Storage, StorageError};
-use levada_model::{ClusterId, ProducerId};
+use levada_model::{ClusterId, ModuleName, ProducerId};
 use parking_lot::Mutex;
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Builder, Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError,
+    WriteTransaction,
+};
 use uuid::Uuid;
 
 use super::backend::FileBackend;
-use super::rows::{cluster, deletion, topic};
-use super::{Applied, Command, Image, Metadata, MetadataError};
+use super::rows::{cluster, deletion, module, module_version, topic};
+use super::{Applied, Command, Image, Metadata, MetadataError, ModuleImage};
 use crate::OpenError;
 
 const FILE: &str = "metadata.redb";
@@ -29,6 +32,10 @@ const CACHE_BYTES: usize = 1 << 20;
 const CLUSTER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("cluster");
 const TOPICS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("topics");
 const DELETIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("deletions");
+/// Not in files that were made before there were modules.
+const MODULES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("modules");
+/// Likewise.
+const MODULE_VERSIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("module_versions");
 
 /// The metadata of a single node.
 pub(crate) struct RedbMetadata {
@@ -114,6 +121,7 @@ fn create(storage: &dyn Storage, data_dir: &Path) -> Result<(), OpenError> {
         next_producer_id: ProducerId(0),
         topics: BTreeMap::new(),
         deletions: BTreeMap::new(),
+        modules: BTreeMap::new(),
     };
     let nothing = Image { next_producer_id: ProducerId(-1), ..image.clone() };
     let written = database(FileBackend(file)).map_err(redb::Error::from);
@@ -128,11 +136,8 @@ fn create(storage: &dyn Storage, data_dir: &Path) -> Result<(), OpenError> {
 fn load(database: &Database) -> Result<Image, String> {
     let read = database.begin_read().map_err(|error| error.to_string())?;
     let rows = |definition: TableDefinition<'_, &'static [u8], &'static [u8]>| {
-        let table = read.open_table(definition)?;
-        let rows = table.iter()?.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
-        Ok::<_, redb::Error>(rows.collect::<Result<Vec<_>, _>>()?)
+        rows_of(read.open_table(definition)).map_err(|error| error.to_string())
     };
-    let rows = |definition| rows(definition).map_err(|error| error.to_string());
     let cluster =
         rows(CLUSTER)?.into_iter().find(|(key, _)| key == cluster::KEY).ok_or("the cluster's row is missing")?;
     let cluster = cluster::decode(&cluster.1)?;
@@ -148,7 +153,45 @@ fn load(database: &Database) -> Result<Image, String> {
         next_producer_id: cluster.next_producer_id,
         topics,
         deletions: deletions.collect::<Result<_, _>>()?,
+        modules: load_modules(&read)?,
     })
+}
+
+/// The modules, each of which has its versions without a hole.
+fn load_modules(read: &ReadTransaction) -> Result<BTreeMap<ModuleName, Arc<ModuleImage>>, String> {
+    let rows = |definition| match read.open_table(definition) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
+        table => rows_of(table).map_err(|error| error.to_string()),
+    };
+    let mut modules = BTreeMap::new();
+    for (key, value) in rows(MODULES)? {
+        let (name, owner, active) = module::decode(&key, &value)
+            .map_err(|error| format!("the row of module {:?}: {error}", String::from_utf8_lossy(&key)))?;
+        modules.insert(name, ModuleImage { owner, active, versions: Vec::new() });
+    }
+    for (key, value) in rows(MODULE_VERSIONS)? {
+        let wrong = |error: String| format!("the row of module version {:?}: {error}", String::from_utf8_lossy(&key));
+        let (name, number, version) = module_version::decode(&key, &value).map_err(wrong)?;
+        let module = modules.get_mut(&name).ok_or_else(|| wrong("its module has no row".to_owned()))?;
+        module.versions.push(Arc::new(version));
+        if module.versions.len() != number as usize {
+            return Err(wrong("the version before it is missing".to_owned()));
+        }
+    }
+    if let Some((name, _)) = modules.iter().find(|(_, module)| module.version(module.active).is_none()) {
+        return Err(format!("the active version of module {name} is missing"));
+    }
+    Ok(modules.into_iter().map(|(name, module)| (name, Arc::new(module))).collect())
+}
+
+/// Keys and values.
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All rows of a table, by key.
+fn rows_of(table: Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>, TableError>) -> Result<Rows, redb::Error> {
+    let table = table?;
+    let rows = table.iter()?.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())));
+    Ok(rows.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// Writes what differs between two images in one transaction.
@@ -181,6 +224,33 @@ fn persist(database: &Database, old: &Image, new: &Image) -> Result<(), redb::Er
             deletions.remove(&id.0.as_bytes()[..])?;
         }
     }
+    persist_modules(&write, old, new)?;
     write.commit()?;
+    Ok(())
+}
+
+/// Writes what differs in modules. Of one that was there, versions were added alone.
+fn persist_modules(write: &WriteTransaction, old: &Image, new: &Image) -> Result<(), redb::Error> {
+    let mut modules = write.open_table(MODULES)?;
+    let mut versions = write.open_table(MODULE_VERSIONS)?;
+    for (name, image) in &new.modules {
+        let was = old.modules.get(name);
+        if was.is_some_and(|was| Arc::ptr_eq(was, image)) {
+            continue;
+        }
+        let (key, value) = module::encode(name, &image.owner, image.active);
+        modules.insert(&*key, &*value)?;
+        let there = was.map_or(0, |was| was.versions.len());
+        for (number, version) in (1..).zip(&image.versions).skip(there) {
+            let (key, value) = module_version::encode(name, number, version);
+            versions.insert(&*key, &*value)?;
+        }
+    }
+    for (name, image) in old.modules.iter().filter(|(name, _)| !new.modules.contains_key(*name)) {
+        modules.remove(name.as_str().as_bytes())?;
+        for (number, _) in (1..).zip(&image.versions) {
+            versions.remove(&*module_version::key(name, number))?;
+        }
+    }
     Ok(())
 }

@@ -1,18 +1,23 @@
 //! The calls of authors and operators.
 
-use bytes::Bytes;
-use levada_extension::{LogPage, ModuleStats};
-use levada_model::{ModuleName, ModuleRef, Principal};
+use std::sync::Arc;
 
+use bytes::Bytes;
+use levada_extension::{HostUsage, LogPage, ModuleStats, ModuleVersion};
+use levada_model::{ModuleName, ModuleRef, Operation, Principal, Resource, limits};
+
+use super::Extension;
 use super::terms::{DryRun, DryRunReport, ModuleError, ModuleInfo, PutModule, RecordFilter};
 use crate::Engine;
+use crate::partition::blocking;
 
 impl Engine {
     /// Puts a version of a module: checked, compiled, stored, and active if it is the first or `activate`. The same bytes
     /// again are the same version.
     ///
     /// # Errors
-    /// See [`ModuleError`]; the version in force stays.
+    /// See [`ModuleError`]; the version in force stays. One that uses take which follow the active version is not activated
+    /// if it is not what they expect.
     pub async fn put_module(
         &self,
         who: &Principal,
@@ -20,17 +25,34 @@ impl Engine {
         wasm: Bytes,
         activate: bool,
     ) -> Result<PutModule, ModuleError> {
-        let _ = (who, name, wasm, activate);
-        todo!()
+        let is_new = !self.core.metadata.image().modules.contains_key(name);
+        let operation = if is_new { Operation::Create } else { Operation::Alter };
+        self.core.authorize(who, operation, Resource::Module(name))?;
+        if wasm.len() > limits::MODULE_BYTES_MAX {
+            return Err(ModuleError::TooMany { what: "bytes of a module", limit: limits::MODULE_BYTES_MAX as u64 });
+        }
+        self.check_open()?;
+        let (core, who, name) = (self.core.clone(), who.clone(), name.clone());
+        let modules = self.core.modules.clone();
+        let put = move || {
+            let Ok(_upload) = modules.uploads.try_acquire() else {
+                let reason = format!("{} uploads are on their way already", limits::MODULE_UPLOADS_MAX);
+                return Err(ModuleError::Busy(reason));
+            };
+            core.put_module(&who, &name, &wasm, activate)
+        };
+        blocking(put).await
     }
 
-    /// All modules by name.
+    /// All modules by name; those that `who` may not see are left out.
     ///
     /// # Errors
     /// [`ModuleError::Denied`].
     pub fn modules(&self, who: &Principal) -> Result<Vec<ModuleInfo>, ModuleError> {
-        let _ = who;
-        todo!()
+        let image = self.core.metadata.image();
+        let visible = |name: &ModuleName| self.core.authorize(who, Operation::Describe, Resource::Module(name)).is_ok();
+        let modules = image.modules.iter().filter(|(name, _)| visible(name));
+        Ok(modules.map(|(name, module)| self.core.module_info(name, module)).collect())
     }
 
     /// One module.
@@ -38,22 +60,25 @@ impl Engine {
     /// # Errors
     /// See [`ModuleError`].
     pub fn module(&self, who: &Principal, name: &ModuleName) -> Result<ModuleInfo, ModuleError> {
-        let _ = (who, name);
-        todo!()
+        self.core.authorize(who, Operation::Describe, Resource::Module(name))?;
+        let image = self.core.metadata.image();
+        let module = image.modules.get(name).ok_or_else(|| ModuleError::NotFound(name.clone()))?;
+        Ok(self.core.module_info(name, module))
     }
 
     /// Makes a version the one that the name means; also an earlier one.
     ///
     /// # Errors
-    /// See [`ModuleError`].
+    /// See [`ModuleError`]; also when uses follow the active version and this one is not what they expect.
     pub async fn activate_module(
         &self,
         who: &Principal,
         name: &ModuleName,
         version: u32,
     ) -> Result<ModuleInfo, ModuleError> {
-        let _ = (who, name, version);
-        todo!()
+        self.core.authorize(who, Operation::Alter, Resource::Module(name))?;
+        let (core, name) = (self.core.clone(), name.clone());
+        blocking(move || core.activate_module(&name, version)).await
     }
 
     /// Deletes a module that nothing uses, with all its versions.
@@ -61,8 +86,9 @@ impl Engine {
     /// # Errors
     /// See [`ModuleError`].
     pub async fn delete_module(&self, who: &Principal, name: &ModuleName) -> Result<(), ModuleError> {
-        let _ = (who, name);
-        todo!()
+        self.core.authorize(who, Operation::Delete, Resource::Module(name))?;
+        let (core, name) = (self.core.clone(), name.clone());
+        blocking(move || core.delete_module(&name)).await
     }
 
     /// The bytes of a version as they were put.
@@ -70,8 +96,10 @@ impl Engine {
     /// # Errors
     /// See [`ModuleError`].
     pub async fn module_wasm(&self, who: &Principal, name: &ModuleName, version: u32) -> Result<Bytes, ModuleError> {
-        let _ = (who, name, version);
-        todo!()
+        self.core.authorize(who, Operation::Read, Resource::Module(name))?;
+        let modules = self.core.modules.clone();
+        let (_, digest) = modules.resolve(&ModuleRef { name: name.clone(), version: Some(version) })?;
+        Ok(blocking(move || modules.wasm(digest)).await?)
     }
 
     /// Lines of a version's log (none: of the active one) from number `from` on.
@@ -85,8 +113,7 @@ impl Engine {
         from: u64,
         lines_max: usize,
     ) -> Result<LogPage, ModuleError> {
-        let _ = (who, module, from, lines_max);
-        todo!()
+        Ok(self.described(who, module).await?.logs(from, lines_max))
     }
 
     /// How a version (none: the active one) fares since it was loaded.
@@ -94,8 +121,13 @@ impl Engine {
     /// # Errors
     /// See [`ModuleError`].
     pub async fn module_stats(&self, who: &Principal, module: &ModuleRef) -> Result<ModuleStats, ModuleError> {
-        let _ = (who, module);
-        todo!()
+        Ok(self.described(who, module).await?.stats())
+    }
+
+    /// What all modules together use now; none where this broker runs none.
+    #[must_use]
+    pub fn module_usage(&self) -> Option<HostUsage> {
+        self.core.modules.usage()
     }
 
     /// Tries a version on records, without any effect. The same trial gives the same outputs, logs and instructions.
@@ -108,8 +140,8 @@ impl Engine {
         name: &ModuleName,
         trial: DryRun,
     ) -> Result<DryRunReport, ModuleError> {
-        let _ = (who, name, trial);
-        todo!()
+        self.core.authorize(who, Operation::Read, Resource::Module(name))?;
+        self.try_module(who, name, trial).await
     }
 
     /// A filter for reads. `config` is JSON text.
@@ -122,7 +154,31 @@ impl Engine {
         module: &ModuleRef,
         config: &str,
     ) -> Result<RecordFilter, ModuleError> {
-        let _ = (who, module, config);
-        todo!()
+        self.core.authorize(who, Operation::Read, Resource::Module(&module.name))?;
+        if config.len() > limits::MODULE_CONFIG_BYTES_MAX {
+            let limit = limits::MODULE_CONFIG_BYTES_MAX as u64;
+            return Err(ModuleError::TooMany { what: "bytes of a config", limit });
+        }
+        let modules = self.core.modules.clone();
+        let extension = Arc::new(Extension::new(module.clone(), config));
+        extension.check(&modules).await?;
+        Ok(RecordFilter { module: module.clone(), extension, modules })
+    }
+
+    /// A version that `who` may see, loaded.
+    async fn described(&self, who: &Principal, module: &ModuleRef) -> Result<Arc<dyn ModuleVersion>, ModuleError> {
+        self.core.authorize(who, Operation::Describe, Resource::Module(&module.name))?;
+        self.core.modules.version(module).await
+    }
+
+    /// That changes are taken, before anything is compiled for one.
+    fn check_open(&self) -> Result<(), ModuleError> {
+        if self.core.is_closing() {
+            return Err(ModuleError::Closing);
+        }
+        match self.core.directory.fenced() {
+            Some(reason) => Err(ModuleError::Fenced { reason: reason.to_owned(), possible: false }),
+            None => Ok(()),
+        }
     }
 }

@@ -3,10 +3,22 @@
 //!
 //! Not here: how a module runs (the host behind `levada_extension::ModuleHost`).
 
+mod blobs;
 mod calls;
+mod changes;
+mod dry_run;
+mod extension;
+mod judging;
+mod registry;
 mod terms;
+mod uses;
 
 pub use terms::{
     DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError, ModuleInfo, ModuleUse,
     ModuleVersionInfo, PutModule, RecordFilter,
 };
+
+pub(crate) use extension::{Extension, Made};
+pub(crate) use judging::judge;
+pub(crate) use registry::{Modules, start};
+pub(crate) use uses::{PARTITIONER, VALIDATOR, module_uses, topic_modules};

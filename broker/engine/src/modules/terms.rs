@@ -1,5 +1,6 @@
 //! What the calls on modules take and give, and why they are refused.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use levada_model::{Denied, ModuleName, ModuleRef, Principal, ProcessorName, Reco
 use serde_json::Value;
 use thiserror::Error;
 
+use super::{Extension, Modules};
 use crate::{FetchError, From};
 
 /// A module of the registry.
@@ -72,8 +74,14 @@ pub struct PutModule {
 pub struct RecordFilter {
     /// Which module.
     pub module: ModuleRef,
-    /// The transform as it was when the filter was made.
-    pub transform: Arc<dyn Transform>,
+    pub(crate) extension: Arc<Extension<dyn Transform>>,
+    pub(crate) modules: Arc<Modules>,
+}
+
+impl fmt::Debug for RecordFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordFilter").field("module", &self.module).finish_non_exhaustive()
+    }
 }
 
 /// A trial of a version on records, without any effect.

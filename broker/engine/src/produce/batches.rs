@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use levada_coordinator::TransactionHandle;
 use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
-use levada_model::{Compression, Timestamp, TimestampType, TopicConfig, limits};
+use levada_model::{Compression, PartitionIndex, Timestamp, TimestampType, TopicConfig, limits};
 
 use super::transaction::{self, Refused};
-use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
+use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, modules, placed};
 use crate::ProduceError;
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
@@ -40,7 +40,8 @@ pub(super) async fn produce(
     let state = &topic.state_full();
     check_place(state, &request)?;
     let partition = state.partition(request.partition).expect("it was checked to be active").clone();
-    let Checked { batches, timestamps, keyless } = check(core, state, request.bytes, request.transaction).await?;
+    let checked = check(core, state, request.bytes, request.transaction).await?;
+    let Checked { batches, timestamps, keyless } = validated(core, topic, state, request.partition, checked).await?;
     let begun = match request.transaction {
         Some(transaction) => {
             Some(transaction::begin(core, topic, transaction, BTreeSet::from([request.partition])).await?)
@@ -68,6 +69,29 @@ pub(super) async fn produce(
         records.extend((0..).zip(times).map(place));
     }
     Ok(Produced { records, duplicate })
+}
+
+/// The same, if the topic's validator lets all records pass.
+async fn validated(
+    core: &Core,
+    topic: &Topic,
+    state: &TopicState,
+    partition: PartitionIndex,
+    checked: Checked,
+) -> Result<Checked, ProduceError> {
+    if state.validator.is_none() {
+        return Ok(checked);
+    }
+    let bytes = checked.batches.iter().map(|batch| batch.header().size_bytes).sum();
+    let name = topic.name().clone();
+    let (checked, sections) = compute(Work::Unpack, bytes, move || {
+        let section = |batch| modules::section(&name, partition, batch).expect("it was unpacked to be checked");
+        let sections = checked.batches.iter().map(section).collect();
+        (checked, sections)
+    })
+    .await;
+    modules::validate_batches(core, topic, state, partition, sections).await?;
+    Ok(checked)
 }
 
 fn check_place(state: &TopicState, request: &BatchesRequest) -> Result<(), ProduceError> {

@@ -1,13 +1,13 @@
 //! Records on their way in: authorize, check, place, batch, hand to the partitions' owners, wait for the answer.
 
 mod batches;
+mod modules;
 mod terms;
 mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levada_extension::{Partitioner, check_partitions};
 use levada_log::{AppendError, BatchBuf, BatchBuilder, NewBatch, SequenceCheck, derived_producer_id};
 use levada_model::{
     Compression, Offset, Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Resource, Sequence,
@@ -24,6 +24,7 @@ use crate::catalog::{TO_BE_PARTITIONS, Topic, TopicState};
 use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
+pub(crate) use modules::choose;
 use transaction::{Begun, Refused};
 
 /// This node alone holds every partition.
@@ -70,7 +71,10 @@ impl Engine {
         };
         let state = topic.state_full();
         let now = self.check(&state, &request)?;
-        let placements = place(&topic, &state, &request);
+        let (records, placements) =
+            modules::place(&self.core, &topic, &state, request.records, &request.once, now).await;
+        let request = ProduceRequest { records, ..request };
+        let request = modules::validate(&self.core, &topic, &state, request, &placements, now).await?;
         let producer = producer(who, &topic, &request.once);
         let transaction = match &request.once {
             Once::Transaction { transaction, .. } => {
@@ -388,23 +392,6 @@ fn check_partition(state: &TopicState, partition: PartitionIndex) -> Result<(), 
     } else {
         Err(RecordFault::NoPartition(partition))
     }
-}
-
-/// The partition of each record: the one it names, else the partitioner's choice. With an `Idempotency-Key` a record
-/// without a key goes where that key goes, so that a retry meets its first try.
-fn place(topic: &Topic, state: &TopicState, request: &ProduceRequest) -> Vec<PartitionIndex> {
-    let stand_in = match &request.once {
-        Once::Key { key, .. } => Some(key.as_bytes()),
-        Once::No | Once::Producer { .. } | Once::Transaction { .. } => None,
-    };
-    let unplaced = request.records.iter().filter(|record| record.partition.is_none());
-    let keys: Vec<_> = unplaced.map(|record| record.record.key.as_deref().or(stand_in)).collect();
-    let partitioner = topic.partitioner();
-    let chosen = if keys.is_empty() { Vec::new() } else { partitioner.partition(&keys, state.active_count) };
-    check_partitions(&chosen, keys.len(), state.active_count).expect("murmur2 keeps the partitioner's duties");
-    let mut chosen = chosen.into_iter();
-    let place = |record: &ProduceRecord| record.partition.or_else(|| chosen.next());
-    request.records.iter().map(place).map(|partition| partition.expect("one choice a record without one")).collect()
 }
 
 /// Who stores this once, if anyone. An `Idempotency-Key` becomes a producer id, the body's digest its epoch and sequence.

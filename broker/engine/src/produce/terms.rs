@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use levada_coordinator::TransactionHandle;
-use levada_model::{Denied, Offset, PartitionIndex, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, TopicName};
+use levada_extension::ModuleFault;
+use levada_model::{
+    Denied, ModuleRef, Offset, PartitionIndex, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, TopicName,
+};
 use thiserror::Error;
 
 use crate::{TopicError, TransactionError};
@@ -150,6 +153,14 @@ pub enum RecordFault {
         /// The latest that is taken now.
         max: Timestamp,
     },
+    /// The topic's validator does not let it pass.
+    #[error("validator {module} rejects the record: {reason}")]
+    Rejected {
+        /// The validator.
+        module: ModuleRef,
+        /// Why, in its words.
+        reason: String,
+    },
 }
 
 /// Why a partition's owner did not store its part.
@@ -239,6 +250,26 @@ pub enum ProduceError {
         batch: usize,
         /// Place of the record in it.
         record: u32,
+    },
+    /// The topic's validator does not let a record of a batch pass.
+    #[error("batch {batch}: validator {module} rejects record {record}: {reason}")]
+    Rejected {
+        /// Place of the batch.
+        batch: usize,
+        /// Place of the record in it.
+        record: u32,
+        /// The validator.
+        module: ModuleRef,
+        /// Why, in its words.
+        reason: String,
+    },
+    /// The topic's validator has no usable answer, so nobody knows whether the records may be stored; try again.
+    #[error("validator {module} gave no answer: {fault}")]
+    Validator {
+        /// The validator.
+        module: ModuleRef,
+        /// What happened; [`ModuleFault::Busy`] where it has no room now.
+        fault: ModuleFault,
     },
     /// The topic could not be created on the fly.
     #[error("the topic could not be created: {0}")]

@@ -98,6 +98,7 @@ mod tests {
             compaction_memory_bytes: 1 << 20,
             linger: Duration::ZERO,
             groups: GroupOptions::default(),
+            modules: None,
         };
         Engine::open(options).expect("it opens")
     }

@@ -18,12 +18,12 @@ pub use terms::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
 };
 
-use crate::Engine;
 use crate::catalog::{Topic, TopicState};
 use crate::engine::{Core, NODE};
 use crate::metadata::{Applied, Command, MetadataError, Refusal, Stage, TopicImage};
+use crate::modules::{PARTITIONER, VALIDATOR};
 use crate::partition::{Partition, Shut, blocking};
-use crate::start;
+use crate::{Engine, ModuleError, start};
 
 impl Engine {
     /// Creates a topic, durably.
@@ -147,6 +147,7 @@ impl Core {
     pub(crate) fn create_topic(&self, new: CreateTopic) -> Result<Arc<Topic>, TopicError> {
         let CreateTopic { name, partitions, config: set } = new;
         let config = TopicConfig::new(&set)?;
+        self.check_topic_modules(&config)?;
         let _changes = self.begin_change()?;
         let id = TopicId(Uuid::new_v4());
         let image = self.propose_topic(&Command::CreateTopic { name: name.clone(), id, partitions, config: set })?;
@@ -174,6 +175,7 @@ impl Core {
 
     fn alter_topic(&self, name: &TopicName, change: AlterTopic) -> Result<Arc<Topic>, TopicError> {
         let looked_through = self.look_for_keys(name, &change)?;
+        self.check_altered_modules(name, &change)?;
         let _changes = self.begin_change()?;
         let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
         let config = changed(&topic.state(), &change)?;
@@ -191,6 +193,17 @@ impl Core {
             tracing::warn!(topic = %topic.name(), %error, "its empty partitions could not be dropped");
         }
         Ok(topic)
+    }
+
+    /// Checks the modules of a change that names one or its config.
+    fn check_altered_modules(&self, name: &TopicName, change: &AlterTopic) -> Result<(), TopicError> {
+        let of_modules = |setting: &String| [PARTITIONER, VALIDATOR].iter().any(|module| setting.starts_with(module));
+        match self.catalog.get(name) {
+            Some(topic) if change.config.keys().any(of_modules) => {
+                self.check_topic_modules(&changed(&topic.state(), change)?)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes what runs what metadata says.
@@ -346,7 +359,18 @@ impl Core {
             MetadataError::Refused(Refusal::PartitionCount { got }) => {
                 TopicError::PartitionCount { got, max: limits::PARTITIONS_MAX }
             }
-            MetadataError::Refused(refusal @ Refusal::NotRetiring(_)) => unreachable!("changes are serial: {refusal}"),
+            // It was there when the change was checked.
+            MetadataError::Refused(Refusal::MissingModule { setting, module }) => {
+                TopicError::Module { setting, error: Box::new(ModuleError::NotFound(module.name)) }
+            }
+            MetadataError::Refused(
+                refusal @ (Refusal::NotRetiring(_)
+                | Refusal::NoModule(_)
+                | Refusal::NoModuleVersion(_)
+                | Refusal::ModuleInUse(_)
+                | Refusal::TooManyModules
+                | Refusal::TooManyModuleVersions),
+            ) => unreachable!("changes are serial, and this is no topic's: {refusal}"),
             MetadataError::Unavailable { reason, possible } => self.fenced(&reason, possible),
         })
     }
@@ -398,6 +422,7 @@ fn describe(topic: &Topic) -> TopicDescription {
         size_bytes: partition.size_bytes(),
         state: if partition.index().0 < state.active_count { PartitionState::Active } else { PartitionState::Retiring },
     };
+    let (partitioner_fallbacks, partitioner_fault) = topic.fallbacks().seen();
     TopicDescription {
         name: topic.name().clone(),
         id: topic.id(),
@@ -407,5 +432,7 @@ fn describe(topic: &Topic) -> TopicDescription {
         partitions: state.partitions().map(partition).collect(),
         config: state.image.config.clone(),
         effective_config: TopicConfig::effective(&state.image.config),
+        partitioner_fallbacks,
+        partitioner_fault,
     }
 }

@@ -6,6 +6,8 @@ use levada_model::{ConfigError, Denied, LeaderEpoch, NodeId, Offset, PartitionIn
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::ModuleError;
+
 /// A topic to be.
 #[derive(Clone, Debug)]
 pub struct CreateTopic {
@@ -47,6 +49,10 @@ pub struct TopicDescription {
     pub config: BTreeMap<String, Value>,
     /// All that holds.
     pub effective_config: BTreeMap<String, Value>,
+    /// How often since the start murmur2 stood in for the module that is the partitioner.
+    pub partitioner_fallbacks: u64,
+    /// Why it did the last time.
+    pub partitioner_fault: Option<String>,
 }
 
 /// A partition as it is.
@@ -183,6 +189,14 @@ pub enum TopicError {
         partition: PartitionIndex,
         /// What happened.
         reason: String,
+    },
+    /// A setting names a module that is not there, cannot be that, or does not take its config.
+    #[error("{setting}: {error}")]
+    Module {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong.
+        error: Box<ModuleError>,
     },
     /// What the topic holds could not be read.
     #[error(transparent)]

@@ -8,6 +8,7 @@ mod gate;
 mod group_commit;
 mod groups;
 mod history;
+mod modules;
 mod once;
 mod power_cut;
 mod produce_and_fetch;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::{Bench, START, all, create, fetch, me, name, offsets, p, produce, record, request, to, until};
 
 /// Tests by the setting whose effect they show.
-const SHOWN: [(&str, &str); 16] = [
+const SHOWN: [(&str, &str); 19] = [
     ("cleanup.policy", "compaction::schedule::each_cleanup_policy_does_what_it_names"),
     ("compression.type", "compression_packs_what_the_broker_builds"),
     ("delete.retention.ms", "compaction::exercise::a_tombstone_stays_for_its_time_and_its_customer_never_comes_back"),
@@ -26,10 +26,13 @@ const SHOWN: [(&str, &str); 16] = [
     ("min.compaction.lag.ms", "compaction::schedule::young_records_are_left_alone_also_by_a_forced_pass"),
     ("min.insync.replicas", "too_few_replicas_refuse_acks_all"),
     ("partitioner", "produce_and_fetch::keys_go_where_kafka_puts_them_and_keyless_requests_take_turns"),
+    ("partitioner.config", "modules::producing::the_partitioner_places_records_without_a_partition"),
     ("retention.bytes", "retention_removes_segments_beyond_the_bytes"),
     ("retention.ms", "retention_removes_old_segments"),
     ("segment.bytes", "segments_roll_by_size_and_age"),
     ("segment.ms", "segments_roll_by_size_and_age"),
+    ("validator", "modules::producing::the_validator_refuses_records_at_their_places"),
+    ("validator.config", "modules::producing::the_validator_refuses_records_at_their_places"),
 ];
 
 #[test]

@@ -56,6 +56,7 @@ impl Bench {
             compaction_memory_bytes: 1 << 20,
             linger: Duration::ZERO,
             groups: GroupOptions::default(),
+            modules: None,
         }
     }
 
@@ -134,6 +135,7 @@ pub(crate) fn read_from(from: From) -> FetchRequest {
         max_bytes: 1 << 20,
         wait: Duration::ZERO,
         isolation: Isolation::ReadCommitted,
+        filter: None,
     }
 }
 

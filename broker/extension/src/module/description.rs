@@ -10,7 +10,8 @@ use thiserror::Error;
 use crate::Fields;
 
 /// The SHA-256 of a module's bytes as they were given, `sha256:` and 64 hex digits in text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ModuleDigest(pub [u8; 32]);
 
 /// A text that is no digest.
@@ -84,6 +85,20 @@ impl FromStr for ModuleDigest {
             *byte = digit(*high).ok_or(ModuleDigestError)? << 4 | digit(*low).ok_or(ModuleDigestError)?;
         }
         Ok(Self(bytes))
+    }
+}
+
+impl TryFrom<String> for ModuleDigest {
+    type Error = ModuleDigestError;
+
+    fn try_from(text: String) -> Result<Self, ModuleDigestError> {
+        text.parse()
+    }
+}
+
+impl From<ModuleDigest> for String {
+    fn from(digest: ModuleDigest) -> Self {
+        digest.to_string()
     }
 }
 

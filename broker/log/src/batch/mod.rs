@@ -11,6 +11,7 @@ mod header;
 mod marker;
 mod records;
 mod remnant;
+mod section;
 mod varint;
 
 pub use builder::{BatchBuilder, NewBatch};
@@ -19,3 +20,4 @@ pub use header::{Batch, BatchBuf, BatchError, BatchHeader, HEADER_BYTES};
 pub use marker::{CoordinatorEpoch, Marker, TransactionEnd};
 pub use records::{RecordRef, RecordView, Records, RecordsError};
 pub(crate) use remnant::{StoredRecord, UnpackedBatch, cover, emptied};
+pub use section::RecordSection;

@@ -35,6 +35,7 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
             let place = |(index, topic)| (format!("/topics/{index}"), format!("there is no topic {topic}"));
             Problem::new(ErrorCode::TopicNotFound, detail).at_each(topics.into_iter().map(place))
         }
+        GroupError::NoAssignor(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("/assignor", detail),
         GroupError::FencedInstance { .. } => Problem::new(ErrorCode::FencedInstance, detail),
         GroupError::IllegalGeneration(committed) => {
             Problem::new(ErrorCode::IllegalGeneration, detail).with(|m| m.refused = refused(committed.refused))

@@ -60,6 +60,8 @@ pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::NotEnoughReplicas { .. } => Problem::new(ErrorCode::NotEnoughReplicas, detail),
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
         ProduceError::NoKey { .. } => Problem::new(ErrorCode::KeyRequired, detail),
+        ProduceError::Rejected { .. } => Problem::new(ErrorCode::RecordRejected, detail),
+        ProduceError::Validator { .. } => Problem::new(ErrorCode::Overloaded, detail),
         // No record was stored; the topic may be there all the same, which harms no retry.
         ProduceError::AutoCreate(error) => Problem { detail, ..Refusal::from(error).0 },
         ProduceError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
@@ -102,6 +104,7 @@ fn record(fault: &RecordFault) -> Problem {
         }
         RecordFault::Retiring(_) => Problem::new(ErrorCode::PartitionRetiring, detail),
         RecordFault::NoKey => Problem::new(ErrorCode::KeyRequired, detail),
+        RecordFault::Rejected { .. } => Problem::new(ErrorCode::RecordRejected, detail),
         RecordFault::TooManyHeaders { .. } | RecordFault::NoPartition(_) | RecordFault::Timestamp { .. } => {
             Problem::new(ErrorCode::InvalidRecord, detail)
         }
@@ -111,7 +114,7 @@ fn record(fault: &RecordFault) -> Problem {
 /// Which member of the record is wrong.
 fn member(fault: &RecordFault) -> &'static str {
     match fault {
-        RecordFault::TooLarge { .. } => "",
+        RecordFault::TooLarge { .. } | RecordFault::Rejected { .. } => "",
         RecordFault::TooManyHeaders { .. } => "/headers",
         RecordFault::NoKey => "/key",
         RecordFault::NoPartition(_) | RecordFault::Retiring(_) => "/partition",

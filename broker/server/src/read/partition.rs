@@ -73,7 +73,7 @@ pub(super) async fn read_partition(
     let isolation = isolation(&mut params)?;
     let form = format(&mut params)?;
     params.finish()?;
-    let request = FetchRequest { from, max_records, max_bytes, wait, isolation };
+    let request = FetchRequest { from, max_records, max_bytes, wait, isolation, filter: None };
     let fetched = engine.fetch(&who, &topic, partition, request).await.map_err(|error| refusal::fetch(&error))?;
     Ok(match media {
         RECORD_BATCH => rendering::batches(fetched),

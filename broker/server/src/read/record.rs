@@ -62,8 +62,8 @@ pub(super) async fn read_record(
     if !is_raw {
         accepts(&headers, &[JSON])?;
     }
-    let request =
-        FetchRequest { from: From::Offset(offset), max_records: 1, max_bytes: 1, wait: Duration::ZERO, isolation };
+    let (from, wait) = (From::Offset(offset), Duration::ZERO);
+    let request = FetchRequest { from, max_records: 1, max_bytes: 1, wait, isolation, filter: None };
     let mut fetched = match engine.fetch(&who, &topic, partition, request).await {
         Ok(fetched) => fetched,
         Err(FetchError::BeyondEnd { high_watermark, .. }) => {

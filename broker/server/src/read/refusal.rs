@@ -19,6 +19,7 @@ pub(crate) fn fetch(error: &FetchError) -> Problem {
         FetchError::BeyondEnd { high_watermark, .. } => {
             problem(ErrorCode::OffsetBeyondEnd).with(|m| m.high_watermark = Some(high_watermark.0))
         }
+        FetchError::Filter { .. } => problem(ErrorCode::Overloaded),
         FetchError::OtherTopic { .. } => problem(ErrorCode::CursorGone),
         FetchError::Storage(_) => problem(ErrorCode::StorageFailed),
         FetchError::Closing => problem(ErrorCode::ShuttingDown),

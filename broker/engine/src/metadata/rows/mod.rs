@@ -3,6 +3,8 @@
 
 pub(crate) mod cluster;
 pub(crate) mod deletion;
+pub(crate) mod module;
+pub(crate) mod module_version;
 pub(crate) mod topic;
 
 use serde::de::DeserializeOwned;

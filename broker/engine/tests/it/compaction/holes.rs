@@ -34,11 +34,11 @@ async fn a_reader_in_a_hole_goes_on_at_the_first_survivor() {
                 assert_eq!((offsets(&fetched), fetched.next_offset), (rest.clone(), Offset(11)), "from {from}");
                 // One record at a time, of as few bytes as can be.
                 let one = FetchRequest { max_records: 1, max_bytes: 1, ..read_from(From::Offset(Offset(from))) };
-                let fetched = engine.fetch(&me(), &name("t"), p(0), one).await.expect("a read");
+                let fetched = engine.fetch(&me(), &name("t"), p(0), one.clone()).await.expect("a read");
                 assert_eq!(offsets(&fetched), rest[..rest.len().min(1)], "from {from}");
                 let mut next = fetched.next_offset;
                 for expected in rest.iter().skip(1) {
-                    let one = FetchRequest { from: From::Offset(next), ..one };
+                    let one = FetchRequest { from: From::Offset(next), ..one.clone() };
                     let fetched = engine.fetch(&me(), &name("t"), p(0), one).await.expect("a read");
                     assert_eq!(offsets(&fetched), [*expected], "from {from}, at {next}");
                     next = fetched.next_offset;

@@ -350,6 +350,8 @@ impl Authorizer for NoSecrets {
         let name = match resource {
             Resource::Topic(topic) => topic.as_str(),
             Resource::Group(group) => group.as_str(),
+            Resource::Module(module) => module.as_str(),
+            Resource::Processor(processor) => processor.as_str(),
             Resource::Cluster => "",
         };
         if name != "secret" {

@@ -64,6 +64,7 @@ fn fetched(log: &[Stretch]) -> Fetched {
     Fetched {
         partition: PartitionIndex(0),
         batches,
+        filtered: None,
         aborted: Vec::new(),
         from: Offset(0),
         max_records: usize::MAX,

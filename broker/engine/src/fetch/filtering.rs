@@ -1,0 +1,253 @@
+//! Filters of reads: what was read of one or many partitions goes to a module in few calls, whatever the size of the stored
+//! batches, and the records that pass or take the place of others come back where they were.
+
+use std::ops::Range;
+use std::vec;
+
+use levada_extension::{
+    CallBatch, CallRecord, CallSection, EmittedRecord, MalformedRecord, ModuleFault, Transform, Verdict,
+};
+use levada_log::{Batch, RecordRef, RecordSection};
+use levada_model::{Offset, PartitionIndex, TimestampType, TopicName, limits};
+
+use super::{FetchError, Fetched, Filtered, counting};
+use crate::RecordFilter;
+use crate::heavy::{Work, compute};
+use crate::modules::judge;
+
+/// A part of a read.
+#[derive(Clone, Debug)]
+pub(super) enum Piece {
+    /// A stored batch; of a filtered read one that cannot be taken apart, which is told in its place.
+    Batch(Batch),
+    /// What a filter left of one.
+    Records(Vec<RecordRef>),
+}
+
+/// How much a filtered read may bring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) records: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Room {
+    /// Twice as much, within what one call to a module takes.
+    pub(crate) fn doubled(self) -> Self {
+        let Self { records, bytes } = self;
+        let (records_max, bytes_max) = (limits::MODULE_CALL_RECORDS_MAX, limits::READ_BYTES_DEFAULT);
+        Self {
+            records: records.max(records.saturating_mul(2).min(records_max)),
+            bytes: bytes.max(bytes.saturating_mul(2).min(bytes_max)),
+        }
+    }
+}
+
+/// The sections of many reads in one row, and where each belongs.
+struct Gathered {
+    sections: Vec<CallSection>,
+    /// For each read, its pieces in order.
+    reads: Vec<Vec<Source>>,
+}
+
+/// Where a piece comes from.
+enum Source {
+    /// The next section.
+    Section,
+    /// A batch that cannot be taken apart.
+    Broken(Batch),
+}
+
+/// Filters reads. The outputs are cut to the room that there is, though the first always comes; a read that is cut says so
+/// by its `next_offset`, and reads behind it are left out.
+///
+/// # Errors
+/// [`FetchError::Filter`] when the module has no usable answer.
+pub(crate) async fn filter(
+    by: &RecordFilter,
+    reads: Vec<(TopicName, Fetched)>,
+    room: Room,
+) -> Result<Vec<Fetched>, FetchError> {
+    let batches = reads.iter().flat_map(|(_, fetched)| &fetched.batches);
+    let bytes = batches.map(counting::unpacking_bytes).fold(0_usize, usize::saturating_add);
+    let (mut reads, gathered) = compute(Work::Unpack, bytes, move || {
+        let gathered = gather(&reads);
+        (reads, gathered)
+    })
+    .await;
+    let Gathered { sections, reads: sources } = gathered;
+    let pieces = if sections.is_empty() {
+        Vec::new()
+    } else {
+        let batch = CallBatch { moment: by.modules.moment(None), sections };
+        let judged = by.extension.call(&by.modules, move |transform| pieces(transform, &batch)).await;
+        judged.map_err(|fault| FetchError::Filter { module: by.module.clone(), fault })?
+    };
+    let mut pieces = pieces.into_iter();
+    let mut left = Left { room, is_first: true };
+    let mut filtered = Vec::with_capacity(reads.len());
+    for ((_, fetched), sources) in reads.drain(..).zip(sources) {
+        if left.is_used_up() {
+            break;
+        }
+        filtered.push(put(fetched, sources, &mut pieces, &mut left));
+    }
+    Ok(filtered)
+}
+
+/// The sections of what was read, without control records.
+fn gather(reads: &[(TopicName, Fetched)]) -> Gathered {
+    let mut gathered = Gathered { sections: Vec::new(), reads: Vec::with_capacity(reads.len()) };
+    for (topic, fetched) in reads {
+        let mut sources = Vec::new();
+        let offsets = fetched.from..fetched.next_offset;
+        for batch in fetched.batches.iter().filter(|batch| !batch.header().is_control()) {
+            match section(topic, fetched.partition, batch, offsets.clone()) {
+                Some(section) if section.record_count == 0 => (),
+                Some(section) => {
+                    gathered.sections.push(section);
+                    sources.push(Source::Section);
+                }
+                None => sources.push(Source::Broken(batch.clone())),
+            }
+        }
+        gathered.reads.push(sources);
+    }
+    gathered
+}
+
+/// A stored batch as a module is given it; none if it cannot be taken apart.
+pub(crate) fn section(
+    topic: &TopicName,
+    partition: PartitionIndex,
+    batch: &Batch,
+    offsets: Range<Offset>,
+) -> Option<CallSection> {
+    let header = batch.header();
+    let RecordSection { records, record_count } = batch.section(offsets).ok()?;
+    Some(CallSection {
+        topic: topic.clone(),
+        partition,
+        base_offset: header.base_offset,
+        base_timestamp: match header.timestamp_type() {
+            TimestampType::CreateTime => header.base_timestamp,
+            TimestampType::LogAppendTime => header.max_timestamp,
+        },
+        timestamp_type: header.timestamp_type(),
+        record_count,
+        records,
+    })
+}
+
+/// The outputs of one input.
+struct Output {
+    offset: Offset,
+    records: Vec<RecordRef>,
+}
+
+/// The outputs of each section, input by input; none of inputs that are dropped.
+fn pieces(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<Vec<Output>>, ModuleFault> {
+    let mut verdicts = judge(transform, batch)?.into_iter();
+    let mut records = batch.records();
+    let section = |section: &CallSection| {
+        let mut outputs = Vec::new();
+        for (record, verdict) in records.by_ref().zip(verdicts.by_ref()).take(section.record_count as usize) {
+            let (record, kind) = (record?, section.timestamp_type);
+            let records = match verdict {
+                Verdict::Pass => vec![passed(&record, kind)?],
+                Verdict::Emit(emitted) => replaced(&record, kind, emitted)?,
+                // What a filter rejects is none of the reader's.
+                Verdict::Drop | Verdict::Reject(_) => continue,
+            };
+            outputs.push(Output { offset: record.offset, records });
+        }
+        Ok(outputs)
+    };
+    batch.sections.iter().map(section).collect()
+}
+
+fn passed(record: &CallRecord<'_>, timestamp_type: TimestampType) -> Result<RecordRef, MalformedRecord> {
+    let CallRecord { offset, timestamp, .. } = *record;
+    Ok(RecordRef { offset, timestamp, timestamp_type, record: record.to_record()? })
+}
+
+/// The records in the place of another, at its offset.
+fn replaced(
+    record: &CallRecord<'_>,
+    timestamp_type: TimestampType,
+    emitted: Vec<EmittedRecord>,
+) -> Result<Vec<RecordRef>, MalformedRecord> {
+    let input = record.to_record()?;
+    let emitted = emitted.into_iter().map(|emitted| {
+        let (timestamp, output) = emitted.in_place_of(record.timestamp, &input);
+        RecordRef { offset: record.offset, timestamp, timestamp_type, record: output }
+    });
+    Ok(emitted.collect())
+}
+
+/// The room that is left.
+struct Left {
+    room: Room,
+    is_first: bool,
+}
+
+impl Left {
+    fn is_used_up(&self) -> bool {
+        self.room.records == 0 || self.room.bytes == 0
+    }
+
+    /// Takes room for the outputs of one input, which come together; false if there is none.
+    fn take(&mut self, outputs: &[RecordRef]) -> bool {
+        let bytes = outputs.iter().map(|output| output.record.size_bytes()).sum();
+        let fits = outputs.len() <= self.room.records && bytes <= self.room.bytes;
+        if outputs.is_empty() || fits || self.is_first {
+            self.room.records = self.room.records.saturating_sub(outputs.len());
+            self.room.bytes = self.room.bytes.saturating_sub(bytes);
+            self.is_first &= outputs.is_empty();
+            return true;
+        }
+        self.room = Room { records: 0, bytes: 0 };
+        false
+    }
+}
+
+/// Puts the outputs of a read in the place of its batches, as many as there is room for.
+fn put(
+    mut fetched: Fetched,
+    sources: Vec<Source>,
+    outputs: &mut vec::IntoIter<Vec<Output>>,
+    left: &mut Left,
+) -> Fetched {
+    fetched.batches = Vec::new();
+    let mut filtered = Vec::with_capacity(sources.len());
+    let mut cut = None;
+    for source in sources {
+        let outputs = match source {
+            Source::Section => outputs.next().expect("one for each section"),
+            Source::Broken(batch) => {
+                if cut.is_none() {
+                    filtered.push(Piece::Batch(batch));
+                }
+                continue;
+            }
+        };
+        let mut records = Vec::new();
+        for output in outputs {
+            if cut.is_none() && left.take(&output.records) {
+                records.extend(output.records);
+            } else {
+                cut.get_or_insert(output.offset);
+            }
+        }
+        if !records.is_empty() {
+            filtered.push(Piece::Records(records));
+        }
+    }
+    if let Some(next) = cut {
+        fetched.next_offset = next;
+        fetched.gaps.retain(|gap| gap.from < next);
+        fetched.aborted.retain(|aborted| aborted.first_offset < next);
+    }
+    fetched.filtered = Some(Filtered(filtered));
+    fetched
+}

@@ -1,0 +1,108 @@
+//! A module with a config, called from async code: the call runs on a thread of the host, and always asks the version that
+//! the name means at that moment.
+
+use std::sync::Arc;
+
+use levada_extension::{
+    Assignor, ModuleBusy, ModuleConfigError, ModuleDigest, ModuleFault, ModuleVersion, Partitioner, Transform,
+};
+use levada_model::ModuleRef;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::{ModuleError, Modules};
+
+/// What a module can be asked as.
+pub(crate) trait Made: Send + Sync + 'static {
+    /// Makes it of a version. Blocks.
+    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError>;
+}
+
+impl Made for dyn Partitioner {
+    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+        version.partitioner(config)
+    }
+}
+
+impl Made for dyn Transform {
+    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+        version.transform(config)
+    }
+}
+
+impl Made for dyn Assignor {
+    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+        version.assignor("module", config)
+    }
+}
+
+/// A module, as one thing and with a config.
+pub(crate) struct Extension<E: ?Sized> {
+    module: ModuleRef,
+    config: Box<str>,
+    /// What was made last, and of which bytes.
+    made: Mutex<Option<(ModuleDigest, Arc<E>)>>,
+}
+
+impl<E: Made + ?Sized> Extension<E> {
+    pub(crate) fn new(module: ModuleRef, config: &str) -> Self {
+        Self { module, config: config.into(), made: Mutex::default() }
+    }
+
+    pub(crate) fn module(&self) -> &ModuleRef {
+        &self.module
+    }
+
+    /// Makes it of the version that is meant now, to see whether that can be.
+    pub(crate) async fn check(self: &Arc<Self>, modules: &Arc<Modules>) -> Result<(), ModuleError> {
+        let version = modules.version(&self.module).await?;
+        let this = self.clone();
+        let made = run(&version.clone(), move || this.make(&*version).map(drop)).await;
+        let made = made.map_err(|busy| ModuleError::Busy(busy.reason))?;
+        made.map_err(|error| super::changes::config_error(self.module.clone(), error))
+    }
+
+    /// Calls it on a thread of the host.
+    ///
+    /// # Errors
+    /// Also when there is no such module any more, or it cannot be loaded.
+    pub(crate) async fn call<R: Send + 'static>(
+        self: &Arc<Self>,
+        modules: &Arc<Modules>,
+        call: impl FnOnce(&E) -> Result<R, ModuleFault> + Send + 'static,
+    ) -> Result<R, ModuleFault> {
+        let version = modules.version(&self.module).await.map_err(fault)?;
+        let this = self.clone();
+        run(&version.clone(), move || call(&*this.make(&*version)?)).await?
+    }
+
+    fn make(&self, version: &dyn ModuleVersion) -> Result<Arc<E>, ModuleConfigError> {
+        let digest = version.describe().digest;
+        if let Some((of, made)) = &*self.made.lock()
+            && *of == digest
+        {
+            return Ok(made.clone());
+        }
+        let made = E::make(version, &self.config)?;
+        *self.made.lock() = Some((digest, made.clone()));
+        Ok(made)
+    }
+}
+
+/// Runs a job on a thread of the host, and waits for what it gives.
+pub(super) async fn run<R: Send + 'static>(
+    version: &Arc<dyn ModuleVersion>,
+    job: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, ModuleBusy> {
+    let (sender, answer) = oneshot::channel();
+    version.run(Box::new(move || drop(sender.send(job()))))?;
+    answer.await.map_err(|_| ModuleBusy { reason: "the host ended before the call".to_owned() })
+}
+
+/// Why a module cannot be called at all, as a fault of the call.
+fn fault(error: ModuleError) -> ModuleFault {
+    match error {
+        ModuleError::Busy(reason) => ModuleBusy { reason }.into(),
+        error => ModuleFault::Failed { reason: error.to_string() },
+    }
+}

@@ -1,0 +1,217 @@
+//! Modules on a record's way in: the topic's partitioner, and its validator.
+//!
+//! A partitioner that fails is stood in for, and that is counted; a validator that fails lets nothing pass.
+
+use std::sync::Arc;
+
+use levada_extension::{
+    CallBatch, CallSection, KeyRecord, Keys, ModuleFault, Murmur2, Partitioner, Verdict, check_partitions,
+};
+use levada_log::RecordSection;
+use levada_model::{Offset, PartitionIndex, Timestamp, TimestampType, TopicName, limits};
+
+use super::{BatchBuf, Once, ProduceError, ProduceRecord, ProduceRequest, RecordFault, by_partition};
+use crate::catalog::{Topic, TopicState};
+use crate::engine::Core;
+use crate::modules::judge;
+
+/// The partition of each record: the one it names, else the partitioner's choice. With an `Idempotency-Key` a record
+/// without a key goes where that key goes, so that a retry meets its first try.
+pub(super) async fn place(
+    core: &Core,
+    topic: &Topic,
+    state: &TopicState,
+    records: Vec<ProduceRecord>,
+    once: &Once,
+    now: Timestamp,
+) -> (Vec<ProduceRecord>, Vec<PartitionIndex>) {
+    let stand_in = stand_in(once);
+    let (records, chosen) = match &state.partitioner {
+        Some(_) if records.iter().any(|record| record.partition.is_none()) => {
+            by_module(core, topic, state, records, stand_in, now).await
+        }
+        _ => (records, None),
+    };
+    let chosen = chosen.unwrap_or_else(|| built_in(topic.partitioner(), state, &records, stand_in));
+    let mut chosen = chosen.into_iter();
+    let place = |record: &ProduceRecord| record.partition.or_else(|| chosen.next());
+    let placed = records.iter().map(place);
+    let placements = placed.map(|partition| partition.expect("one choice a record without one")).collect();
+    (records, placements)
+}
+
+/// That the topic's validator, if it has one, lets all records pass.
+pub(super) async fn validate(
+    core: &Core,
+    topic: &Topic,
+    state: &TopicState,
+    request: ProduceRequest,
+    placements: &[PartitionIndex],
+    now: Timestamp,
+) -> Result<ProduceRequest, ProduceError> {
+    let Some(validator) = &state.validator else { return Ok(request) };
+    let moment = core.modules.moment(stand_in(&request.once));
+    let parts = by_partition(placements);
+    let order: Vec<_> = parts.iter().flat_map(|(_, places)| places).copied().collect();
+    let records = Arc::new(request.records);
+    let (shared, name) = (records.clone(), topic.name().clone());
+    let judged = validator.call(&core.modules, move |transform| {
+        let section = |(partition, places): (PartitionIndex, Vec<usize>)| {
+            let given = |place: usize| {
+                let record: &ProduceRecord = &shared[place];
+                (record.timestamp.unwrap_or(now), record.record.clone())
+            };
+            let records: Vec<_> = places.into_iter().map(given).collect();
+            CallSection::unstored(name.clone(), partition, &records)
+        };
+        judge(transform, &CallBatch { moment, sections: parts.into_iter().map(section).collect() })
+    });
+    let failed = |fault| ProduceError::Validator { module: validator.module().clone(), fault };
+    let verdicts = judged.await.map_err(failed)?;
+    let mut faults = Vec::new();
+    for (place, verdict) in order.into_iter().zip(verdicts) {
+        if let Some(reason) = rejection(verdict).map_err(failed)? {
+            faults.push((place, RecordFault::Rejected { module: validator.module().clone(), reason }));
+        }
+    }
+    let records = Arc::unwrap_or_clone(records);
+    if faults.is_empty() {
+        return Ok(ProduceRequest { records, ..request });
+    }
+    core.directory.counters().records_rejected.add(faults.len() as u64);
+    faults.sort_by_key(|(place, _)| *place);
+    Err(ProduceError::Records(faults))
+}
+
+/// The same for batches that come built.
+pub(super) async fn validate_batches(
+    core: &Core,
+    topic: &Topic,
+    state: &TopicState,
+    partition: PartitionIndex,
+    sections: Vec<CallSection>,
+) -> Result<(), ProduceError> {
+    let Some(validator) = &state.validator else { return Ok(()) };
+    let counts: Vec<_> = sections.iter().map(|section| section.record_count).collect();
+    let batch = CallBatch { moment: core.modules.moment(None), sections };
+    let judged = validator.call(&core.modules, move |transform| judge(transform, &batch)).await;
+    let failed = |fault| ProduceError::Validator { module: validator.module().clone(), fault };
+    let mut verdicts = judged.map_err(failed)?.into_iter();
+    for (batch, count) in counts.into_iter().enumerate() {
+        for (record, verdict) in (0..count).zip(verdicts.by_ref()) {
+            if let Some(reason) = rejection(verdict).map_err(failed)? {
+                core.directory.counters().records_rejected.add(1);
+                tracing::debug!(topic = %topic.name(), %partition, batch, record, "a record was rejected");
+                return Err(ProduceError::Rejected { batch, record, module: validator.module().clone(), reason });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A batch that comes built, as a validator is given it.
+pub(super) fn section(topic: &TopicName, partition: PartitionIndex, batch: &BatchBuf) -> Option<CallSection> {
+    let header = batch.header();
+    let RecordSection { records, record_count } = batch.section().ok()?;
+    Some(CallSection {
+        topic: topic.clone(),
+        partition,
+        base_offset: Offset(0),
+        base_timestamp: match header.timestamp_type() {
+            TimestampType::CreateTime => header.base_timestamp,
+            TimestampType::LogAppendTime => header.max_timestamp,
+        },
+        timestamp_type: header.timestamp_type(),
+        record_count,
+        records,
+    })
+}
+
+/// What stands in for the key of a record that has none.
+fn stand_in(once: &Once) -> Option<&[u8]> {
+    match once {
+        Once::Key { key, .. } => Some(key.as_bytes()),
+        Once::No | Once::Producer { .. } | Once::Transaction { .. } => None,
+    }
+}
+
+fn built_in(
+    partitioner: &Murmur2,
+    state: &TopicState,
+    records: &[ProduceRecord],
+    stand_in: Option<&[u8]>,
+) -> Vec<PartitionIndex> {
+    let unplaced = records.iter().filter(|record| record.partition.is_none());
+    let keys: Vec<_> = unplaced.map(|record| record.record.key.as_deref().or(stand_in)).collect();
+    let chosen = if keys.is_empty() { Vec::new() } else { partitioner.partition(&keys, state.active_count) };
+    check_partitions(&chosen, keys.len(), state.active_count).expect("murmur2 keeps the partitioner's duties");
+    chosen
+}
+
+/// The module's choices; none where it has no usable answer, which is counted.
+async fn by_module(
+    core: &Core,
+    topic: &Topic,
+    state: &TopicState,
+    records: Vec<ProduceRecord>,
+    stand_in: Option<&[u8]>,
+    now: Timestamp,
+) -> (Vec<ProduceRecord>, Option<Vec<PartitionIndex>>) {
+    let Some(partitioner) = &state.partitioner else { return (records, None) };
+    let (moment, partition_count) = (core.modules.moment(stand_in), state.active_count);
+    let records = Arc::new(records);
+    let (shared, name, stand_in) = (records.clone(), topic.name().clone(), stand_in.map(<[u8]>::to_vec));
+    let chosen = partitioner.call(&core.modules, move |module| {
+        let key = |record: &'_ ProduceRecord| record.partition.is_none();
+        let unplaced = shared.iter().filter(|record| key(record)).map(|ProduceRecord { record, timestamp, .. }| {
+            let key = record.key.as_deref().or(stand_in.as_deref());
+            let timestamp = timestamp.unwrap_or(now);
+            KeyRecord { timestamp, key, value: record.value.as_deref(), headers: &record.headers }
+        });
+        let unplaced: Vec<_> = unplaced.collect();
+        let mut chosen = Vec::with_capacity(unplaced.len());
+        for records in unplaced.chunks(limits::MODULE_CALL_RECORDS_MAX) {
+            chosen.extend(choose(module, &Keys { topic: &name, moment, records }, partition_count)?);
+        }
+        Ok(chosen)
+    });
+    let chosen = chosen.await.map_err(|fault| {
+        core.directory.counters().partitioner_fallbacks.add(1);
+        topic.fallbacks().note(partitioner.module(), &fault);
+    });
+    (Arc::unwrap_or_clone(records), chosen.ok())
+}
+
+/// Asks the module; in halves where the keys are too many for it.
+pub(crate) fn choose(
+    module: &dyn Partitioner,
+    keys: &Keys<'_>,
+    partition_count: u32,
+) -> Result<Vec<PartitionIndex>, ModuleFault> {
+    match module.place(keys, partition_count) {
+        Err(ModuleFault::TooLarge { .. }) if keys.records.len() > 1 => {
+            let (front, back) = keys.records.split_at(keys.records.len() / 2);
+            let mut chosen = choose(module, &Keys { records: front, ..*keys }, partition_count)?;
+            chosen.extend(choose(module, &Keys { records: back, ..*keys }, partition_count)?);
+            Ok(chosen)
+        }
+        answer => {
+            let chosen = answer?;
+            check_partitions(&chosen, keys.records.len(), partition_count)?;
+            Ok(chosen)
+        }
+    }
+}
+
+/// Why a record is not taken, if so.
+fn rejection(verdict: Verdict) -> Result<Option<String>, ModuleFault> {
+    match verdict {
+        Verdict::Pass => Ok(None),
+        Verdict::Reject(reason) => Ok(Some(reason)),
+        Verdict::Drop => Ok(Some("it drops the record, and what a validator drops is not stored".to_owned())),
+        Verdict::Emit(_) => {
+            let reason = "it wants to store another record, and a validator changes none".to_owned();
+            Err(ModuleFault::Failed { reason })
+        }
+    }
+}
