@@ -323,7 +323,7 @@ impl Engine {
         let mut exact = matches!(request.from, From::Offset(_));
         let filter = request.filter.as_ref();
         let room = Room { records: request.max_records.max(1), bytes: request.max_bytes };
-        let mut asked = room;
+        let mut asked = if filter.is_some() { room.within_a_call() } else { room };
         let mut deadline = Deadline::new(request.wait, filter.is_some());
         let reader = Arc::new(Notify::new());
         loop {

@@ -32,14 +32,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Twice as much, within what one call to a module takes.
-    pub(crate) fn doubled(self) -> Self {
+    /// As much of it as one call to a module takes.
+    pub(crate) fn within_a_call(self) -> Self {
         let Self { records, bytes } = self;
-        let (records_max, bytes_max) = (limits::MODULE_CALL_RECORDS_MAX, limits::READ_BYTES_DEFAULT);
         Self {
-            records: records.max(records.saturating_mul(2).min(records_max)),
-            bytes: bytes.max(bytes.saturating_mul(2).min(bytes_max)),
+            records: records.min(limits::MODULE_CALL_RECORDS_MAX),
+            bytes: bytes.min(limits::MODULE_CALL_BYTES_MAX / 2),
         }
+    }
+
+    /// Twice as much, within that.
+    pub(crate) fn doubled(self) -> Self {
+        let (records, bytes) = (self.records.saturating_mul(2), self.bytes.saturating_mul(2));
+        Self { records, bytes }.within_a_call()
     }
 }
 

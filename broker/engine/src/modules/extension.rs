@@ -71,7 +71,7 @@ impl<E: Made + ?Sized> Extension<E> {
         modules: &Arc<Modules>,
         call: impl FnOnce(&E) -> Result<R, ModuleFault> + Send + 'static,
     ) -> Result<R, ModuleFault> {
-        let version = modules.version(&self.module).await.map_err(fault)?;
+        let version = modules.version(&self.module).await.map_err(|error| fault(&error))?;
         let this = self.clone();
         run(&version.clone(), move || call(&*this.make(&*version)?)).await?
     }
@@ -99,10 +99,8 @@ pub(super) async fn run<R: Send + 'static>(
     answer.await.map_err(|_| ModuleBusy { reason: "the host ended before the call".to_owned() })
 }
 
-/// Why a module cannot be called at all, as a fault of the call.
-fn fault(error: ModuleError) -> ModuleFault {
-    match error {
-        ModuleError::Busy(reason) => ModuleBusy { reason }.into(),
-        error => ModuleFault::Failed { reason: error.to_string() },
-    }
+/// Why a module cannot be called at all, as a fault of the call. Not that the host is busy, though it may be the host that
+/// cannot load it: that does not pass by itself.
+fn fault(error: &ModuleError) -> ModuleFault {
+    ModuleFault::Failed { reason: error.to_string() }
 }

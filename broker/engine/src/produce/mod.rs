@@ -71,9 +71,7 @@ impl Engine {
         };
         let state = topic.state_full();
         let now = self.check(&state, &request)?;
-        let (records, placements) =
-            modules::place(&self.core, &topic, &state, request.records, &request.once, now).await;
-        let request = ProduceRequest { records, ..request };
+        let (request, placements) = modules::place(&self.core, &topic, &state, request, now).await?;
         let request = modules::validate(&self.core, &topic, &state, request, &placements, now).await?;
         let producer = producer(who, &topic, &request.once);
         let transaction = match &request.once {
