@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use levada_api::media::NDJSON;
 use levada_api::{ErrorCode, LineAnswer, Problem, RecordIn, ResultsWord, parse_record};
-use levada_engine::{Acks, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault};
+use levada_engine::{Acks, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced};
 use levada_model::PartitionIndex;
 
 use super::lines::{Line, LineCutter};
