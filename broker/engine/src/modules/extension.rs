@@ -14,25 +14,25 @@ use super::{ModuleError, Modules};
 
 /// What a module can be asked as.
 pub(crate) trait Made: Send + Sync + 'static {
-    /// Makes it of a version. Blocks.
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError>;
+    /// Makes it of a version of a module. Blocks.
+    fn make(version: &dyn ModuleVersion, module: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError>;
 }
 
 impl Made for dyn Partitioner {
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+    fn make(version: &dyn ModuleVersion, _: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
         version.partitioner(config)
     }
 }
 
 impl Made for dyn Transform {
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+    fn make(version: &dyn ModuleVersion, _: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
         version.transform(config)
     }
 }
 
 impl Made for dyn Assignor {
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
-        version.assignor("module", config)
+    fn make(version: &dyn ModuleVersion, module: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+        version.assignor(&format!("module:{module}"), config)
     }
 }
 
@@ -83,7 +83,7 @@ impl<E: Made + ?Sized> Extension<E> {
         {
             return Ok(made.clone());
         }
-        let made = E::make(version, &self.config)?;
+        let made = E::make(version, &self.module, &self.config)?;
         *self.made.lock() = Some((digest, made.clone()));
         Ok(made)
     }

@@ -230,13 +230,13 @@ async fn records_of_aborted_transactions_are_not_shown_to_a_filter() {
     let producer = engine.init_transactional_producer(&me(), &id, 60_000).await.expect("it starts");
     let transaction = engine.begin_transaction(&me(), producer.id, producer.epoch).await.expect("it begins");
     let once = Once::Transaction { transaction, sequence: None };
-    let sent = ProduceRequest { once, ..request(vec![record("k", "aborted")]) };
+    let sent = ProduceRequest { once, ..request(vec![record("k", "aborted"), record("k", "where")]) };
     engine.produce(&me(), &name("t"), sent).await.expect("taken");
     engine.end_transaction(&me(), transaction, Outcome::Abort).await.expect("it ends");
-    produce(&engine, "t", vec![record("k", "b")]).await;
+    produce(&engine, "t", vec![record("k", "where")]).await;
     let by = Some(filter(&engine, "{}").await);
     let fetched = read(&engine, FetchRequest { filter: by, ..read_from(From::Earliest) }).await.expect("read");
-    assert_eq!((values(&fetched), fetched.next_offset), (at(&[(0, "a"), (3, "b")]), Offset(4)));
+    assert_eq!((values(&fetched), fetched.next_offset), (at(&[(0, "a"), (4, "t/0/4")]), Offset(5)));
     assert_eq!(*host.0.calls.lock(), [2], "nor are markers");
 }
 
