@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_coordinator::{
-    AssignTask, Coordinator, CoordinatorOptions, GroupState, Now, OffsetsMarker, Outcome, Step, TransactionalAppend,
+    AssignTask, Coordinator, CoordinatorOptions, GroupState, Now, OffsetsMarker, Step, TransactionalAppend,
 };
-use levada_log::{CoordinatorEpoch, Marker, TransactionEnd};
+use levada_log::{CoordinatorEpoch, Marker};
 use levada_model::{GroupName, MemberId, Tick, TopicName, limits};
 
 use super::assignors;
 use super::terms::GroupOptions;
 use crate::catalog::{Catalog, Topic};
-use crate::coordinators::{CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored};
+use crate::coordinators::{
+    CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored, end_of, outcome_of,
+};
 use crate::directory::Directory;
 use crate::engine::GroupStats;
 use crate::partition::Partition;
@@ -53,11 +55,8 @@ impl Kind for GroupKind {
                 machine.replay_transactional(producer, key, value)
             }
             Stored::Marker { producer, marker: Marker { end, coordinator_epoch }, .. } => {
-                let outcome = match end {
-                    TransactionEnd::Commit => Outcome::Commit,
-                    TransactionEnd::Abort => Outcome::Abort,
-                };
-                machine.replay_marker(OffsetsMarker { producer, coordinator_epoch: coordinator_epoch.0, outcome });
+                let (coordinator_epoch, outcome) = (coordinator_epoch.0, outcome_of(end));
+                machine.replay_marker(OffsetsMarker { producer, coordinator_epoch, outcome });
                 Ok(())
             }
         }
@@ -78,10 +77,16 @@ impl Kind for GroupKind {
     fn parts<T>(step: Step<T>) -> Parts<T, Self> {
         // Replies go to classic members, for whom there is no face yet.
         let Step { answer, records, transactional, changed, assign, replies: _ } = step;
-        let plain = (!records.is_empty()).then_some(Entry::Records(records));
+        let entry = if let Some(transactional) = transactional {
+            // One batch is one or the other.
+            assert!(records.is_empty(), "a step is plain, or part of a transaction");
+            Some(entry(transactional))
+        } else {
+            (!records.is_empty()).then_some(Entry::Records(records))
+        };
         Parts {
             answer,
-            entry: plain.or(transactional.map(entry)),
+            entry,
             news: changed.into_iter().map(|(_, member)| member).collect(),
             effects: assign,
         }
@@ -138,11 +143,7 @@ fn entry(transactional: TransactionalAppend) -> Entry {
     match transactional {
         TransactionalAppend::Offsets { producer, records } => Entry::Transactional { producer, records },
         TransactionalAppend::Marker(OffsetsMarker { producer, coordinator_epoch, outcome }) => {
-            let end = match outcome {
-                Outcome::Commit => TransactionEnd::Commit,
-                Outcome::Abort => TransactionEnd::Abort,
-            };
-            let marker = Marker { end, coordinator_epoch: CoordinatorEpoch(coordinator_epoch) };
+            let marker = Marker { end: end_of(outcome), coordinator_epoch: CoordinatorEpoch(coordinator_epoch) };
             Entry::Marker { producer, marker }
         }
     }

@@ -110,17 +110,16 @@ impl Transactions {
         if let Some(known) = coordinators.iter().find(|coordinator| coordinator.peek(knows) == Some(true)) {
             return Ok(Some(known.clone()));
         }
-        // It may be in one that is not loaded, or was not a moment ago.
+        // It may be in one that is not loaded, or was not a moment ago. One that cannot be loaded need not be the one.
+        let mut fault = None;
         for coordinator in coordinators {
-            let is_known = match coordinator.peek(knows) {
-                Some(is_known) => is_known,
-                None => coordinator.look(knows).await?,
-            };
-            if is_known {
-                return Ok(Some(coordinator));
+            match coordinator.glance(knows).await {
+                Ok(true) => return Ok(Some(coordinator)),
+                Ok(false) => {}
+                Err(error) => fault = Some(error),
             }
         }
-        Ok(None)
+        fault.map_or(Ok(None), Err)
     }
 
     /// How many transactions are open or being ended; those whose coordinator is being loaded are not among them.
@@ -258,7 +257,7 @@ mod tests {
 
         let ended = coordinator.step(|machine, now, _| machine.end(now, transaction, Outcome::Commit));
         assert!(matches!(ended.await.expect("durable"), Ok(Progress::Wait(_))));
-        let missing = || coordinator.peek(|machine| machine.transaction(&id)?.markers_missing).flatten();
+        let missing = || coordinator.peek(|machine| machine.transaction(&id, 10)?.markers_missing).flatten();
         until(|| missing() == Some(1)).await;
         let given = std::mem::take(&mut *planted.given.lock());
         assert_eq!(given.len(), 1);

@@ -6,17 +6,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use levada_coordinator::{Outcome, Participants, WriteMarkers};
+use levada_coordinator::{MarkerError, Participants, WriteMarkers};
 use levada_extension::TopicPartition;
-use levada_log::{AppendError, CoordinatorEpoch, Marker, SequenceCheck, TransactionEnd};
-use levada_model::{GroupName, limits};
+use levada_log::{AppendError, CoordinatorEpoch, Marker, SequenceCheck};
+use levada_model::{GroupName, ProducerId, limits};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::AppendFault;
 use crate::catalog::Catalog;
+use crate::coordinators::end_of;
 use crate::directory::Directory;
-use crate::groups::Groups;
+use crate::groups::{EndOffsetsError, Groups};
 use crate::partition::{Landings, NewAppend};
 use crate::produce::landing;
 
@@ -105,7 +106,7 @@ impl LocalMarkers {
             return Ok(None);
         };
         let marker =
-            Marker { end: end(markers.outcome), coordinator_epoch: CoordinatorEpoch(markers.coordinator_epoch) };
+            Marker { end: end_of(markers.outcome), coordinator_epoch: CoordinatorEpoch(markers.coordinator_epoch) };
         let producer_id = markers.transaction.producer_id;
         let batch = marker.batch(producer_id, markers.producer_epoch, self.directory.now());
         let append =
@@ -122,13 +123,26 @@ impl LocalMarkers {
             let coordinator_epoch = markers.coordinator_epoch;
             told.spawn(async move {
                 let ended = groups.end_transaction(&group, producer_id, epoch, coordinator_epoch, outcome).await;
-                if let Err(error) = &ended {
-                    tracing::warn!(%group, %producer_id, %error, "a group is told later how a transaction ended");
-                }
-                (group, ended.is_ok())
+                let is_told = is_told(&group, producer_id, &ended);
+                (group, is_told)
             });
         }
         told
+    }
+}
+
+/// Whether a group knows how a transaction ended, or cannot be told.
+fn is_told(group: &GroupName, producer_id: ProducerId, result: &Result<(), EndOffsetsError>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(error @ EndOffsetsError::Marker(MarkerError::OtherOutcome)) => {
+            tracing::error!(%group, %producer_id, %error, "a transaction has ended both ways");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(%group, %producer_id, %error, "a group is told later how a transaction ended");
+            false
+        }
     }
 }
 
@@ -137,16 +151,14 @@ fn is_written(at: TopicPartition, result: &Result<(), Arc<AppendFault>>) -> bool
     let Err(fault) = result else { return true };
     match &**fault {
         AppendFault::TopicDeleted | AppendFault::Refused(AppendError::ProducerFenced { .. }) => true,
+        // No try will ever be answered otherwise.
+        AppendFault::Refused(AppendError::TransactionEnded { .. }) => {
+            tracing::error!(topic = %at.topic, partition = %at.partition, %fault, "a transaction has ended both ways");
+            true
+        }
         fault => {
             tracing::warn!(topic = %at.topic, partition = %at.partition, %fault, "a marker is written later");
             false
         }
-    }
-}
-
-fn end(outcome: Outcome) -> TransactionEnd {
-    match outcome {
-        Outcome::Commit => TransactionEnd::Commit,
-        Outcome::Abort => TransactionEnd::Abort,
     }
 }
