@@ -351,7 +351,11 @@ impl<K: Kind> Slot<K> {
 
     /// Hands what is deferred to the owner, if there is room for it, when the timer of the machine has run out that has this
     /// progress; answers whether that is done.
-    pub(super) fn timer_ran_out(self: &Arc<Self>, coordinators: &Arc<Coordinators<K>>, progress: &Arc<Progress>) -> bool {
+    pub(super) fn timer_ran_out(
+        self: &Arc<Self>,
+        coordinators: &Arc<Coordinators<K>>,
+        progress: &Arc<Progress>,
+    ) -> bool {
         let mut state = self.state.lock();
         if !state.is_of(progress) {
             return true;

@@ -12,9 +12,7 @@ use levada_model::{GroupName, MemberId, Tick, TopicName, limits};
 use super::assignors;
 use super::terms::GroupOptions;
 use crate::catalog::{Catalog, Topic};
-use crate::coordinators::{
-    CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored, end_of, outcome_of,
-};
+use crate::coordinators::{CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored, end_of, outcome_of};
 use crate::directory::Directory;
 use crate::engine::GroupStats;
 use crate::partition::Partition;
@@ -84,12 +82,7 @@ impl Kind for GroupKind {
         } else {
             (!records.is_empty()).then_some(Entry::Records(records))
         };
-        Parts {
-            answer,
-            entry,
-            news: changed.into_iter().map(|(_, member)| member).collect(),
-            effects: assign,
-        }
+        Parts { answer, entry, news: changed.into_iter().map(|(_, member)| member).collect(), effects: assign }
     }
 
     fn follow(place: &Place<'_, Self>, assign: Vec<AssignTask>) {
@@ -159,4 +152,29 @@ fn compute(place: &Place<'_, GroupKind>, task: AssignTask) {
         let answer = assignors::assign(&assignor, input).await;
         machine.step(|machine, now, _| machine.assigned(now, &group, token, answer)).await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_coordinator::{CoordinatorRecord, Outcome, Producer};
+    use levada_model::{ProducerEpoch, ProducerId};
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a step is plain, or part of a transaction")]
+    fn a_step_that_is_both_plain_and_part_of_a_transaction_is_not_stored_by_half() {
+        let producer = Producer { id: ProducerId(1), epoch: ProducerEpoch(1) };
+        let marker = OffsetsMarker { producer, coordinator_epoch: 0, outcome: Outcome::Commit };
+        let record = CoordinatorRecord { key: "k".into(), value: None };
+        let step = Step {
+            answer: (),
+            records: vec![record],
+            transactional: Some(TransactionalAppend::Marker(marker)),
+            changed: Vec::new(),
+            assign: Vec::new(),
+            replies: Vec::new(),
+        };
+        drop(GroupKind::parts(step));
+    }
 }

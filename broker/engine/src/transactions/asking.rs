@@ -121,7 +121,9 @@ impl<'a> Asking<'a> {
                 Reply::Done(answer) | Reply::Known(answer) => return Ok(Some(answer)),
                 Reply::NeedsProducerId => return Ok(None),
                 Reply::Wait(_) | Reply::UnderWay(_) if self.watch.is_some() => self.woken.notified().await,
-                Reply::Wait(id) | Reply::UnderWay(id) => self.watch = Some(self.coordinator.watches().register(&id, &self.woken)),
+                Reply::Wait(id) | Reply::UnderWay(id) => {
+                    self.watch = Some(self.coordinator.watches().register(&id, &self.woken))
+                }
             }
         }
     }

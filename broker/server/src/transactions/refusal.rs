@@ -30,7 +30,11 @@ pub(super) fn refuse_with(error: TransactionError, offsets: Option<&OfOffsets<'_
             let problem = produce::produce(*error, produce::in_records);
             let detail = format!("topic {topic}: {}", problem.detail);
             let at = is_of_topic.then(|| (format!("/records/{place}/topic"), problem.detail.clone()));
-            Problem { detail, ..problem }.at_each(at)
+            let problem = Problem { detail, ..problem };
+            match at {
+                Some((pointer, detail)) => problem.at(pointer, detail),
+                None => problem,
+            }
         }
         TransactionError::Group(error) => group(error, offsets),
         other => told(&other),

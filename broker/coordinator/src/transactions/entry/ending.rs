@@ -32,7 +32,12 @@ impl Entry {
     }
 
     /// Markers are written.
-    pub(in super::super) fn markers_written(&mut self, ctx: &mut Context<'_>, producer: Producer, written: &Participants) {
+    pub(in super::super) fn markers_written(
+        &mut self,
+        ctx: &mut Context<'_>,
+        producer: Producer,
+        written: &Participants,
+    ) {
         if !self.is_ending(producer) {
             return;
         }
@@ -44,7 +49,12 @@ impl Entry {
     }
 
     /// Markers could not be written.
-    pub(in super::super) fn markers_failed(&mut self, ctx: &mut Context<'_>, producer: Producer, failed: &Participants) {
+    pub(in super::super) fn markers_failed(
+        &mut self,
+        ctx: &mut Context<'_>,
+        producer: Producer,
+        failed: &Participants,
+    ) {
         if !self.is_ending(producer) {
             return;
         }

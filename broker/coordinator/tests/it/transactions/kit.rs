@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use levada_coordinator::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Now, Outcome, Participants,
-    Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionOptions, TransactionState, TransactionStep,
-    TransactionView, WriteMarkers,
+    Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionOptions, TransactionState,
+    TransactionStep, TransactionView, WriteMarkers,
 };
 use levada_extension::TopicPartition;
 use levada_model::{

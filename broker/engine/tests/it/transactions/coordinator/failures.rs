@@ -43,10 +43,7 @@ async fn a_failed_disk_answers_all_who_wait_and_takes_nothing_more() {
             };
             assert!(may_stand, "{refused:?}");
         }
-        for refused in [
-            try_start(&engine, "a").await.map(drop),
-            end(&engine, transaction, ABORT).await.map(drop),
-        ] {
+        for refused in [try_start(&engine, "a").await.map(drop), end(&engine, transaction, ABORT).await.map(drop)] {
             assert!(matches!(refused, Err(TransactionError::Fenced { possible: false, .. })), "{refused:?}");
         }
         drop(engine);
@@ -199,9 +196,7 @@ async fn whoever_waits_is_answered_when_the_engine_closes_and_the_end_stands() {
     });
     let starting = timeout(LONG, starting).await.expect("it ends by itself").expect("no panic");
     assert!(matches!(starting, Err(TransactionError::Closing)), "nothing came of it: {starting:?}");
-    let stands = |refused: &Result<Producer, TransactionError>| {
-        matches!(refused, Err(TransactionError::Unanswered(why)) if matches!(**why, TransactionError::Closing))
-    };
+    let stands = |refused: &Result<Producer, TransactionError>| matches!(refused, Err(TransactionError::Unanswered(why)) if matches!(**why, TransactionError::Closing));
     while let Some(ended) = timeout(LONG, ending.join_next()).await.expect("they end by themselves") {
         let ended = ended.expect("no panic");
         assert!(stands(&ended), "{ended:?}");
@@ -317,7 +312,7 @@ async fn the_id_behind_the_last_epoch_is_told_only_when_it_is_durable() {
     let mut starts = JoinSet::new();
     let mut producer = start(&engine, "a").await;
     while producer.epoch.0 < i16::MAX - 1 {
-        for _ in 0..usize::try_from(i16::MAX - 1 - producer.epoch.0).expect("positive").min(64) {
+        for _ in 0..usize::try_from(i16::MAX - 1 - producer.epoch.0).expect("positive").min(1_000) {
             let engine = engine.clone();
             starts.spawn(async move { start(&engine, "a").await });
         }
