@@ -68,7 +68,7 @@ impl Client {
         retry_for: Duration,
     ) -> Result<Executed, ClientError> {
         let is_first = AtomicBool::new(true);
-        let execute = async || {
+        let execute = || async {
             let is_first = is_first.swap(false, Ordering::Relaxed);
             let executed = self.execute(transaction, Some(idempotency_key)).await?;
             Ok(Executed { duplicate: executed.duplicate && is_first, ..executed })

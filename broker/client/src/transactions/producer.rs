@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use levada_api::{Placed, Placement, ProduceAnswer, Producer, TransactionOffsets};
+use levada_api::{Effect, Placed, Placement, ProduceAnswer, Producer, TransactionOffsets};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -32,6 +32,8 @@ pub struct Transaction<'p> {
     id: String,
     /// Records so far, by topic and partition.
     sequences: BTreeMap<(String, u32), i32>,
+    /// Whether a produce failed that may have stored something: its numbers must not name other records.
+    is_unsure: bool,
 }
 
 impl Client {
@@ -67,7 +69,7 @@ impl TransactionalProducer {
         let (client, producer) = (&self.client, self.producer);
         let id = retried(self.retry_for, || client.begin_transaction(producer)).await?;
         self.open = Some(id.clone());
-        Ok(Transaction { owner: self, id, sequences: BTreeMap::new() })
+        Ok(Transaction { owner: self, id, sequences: BTreeMap::new(), is_unsure: false })
     }
 
     async fn commit(&mut self, id: &str) -> Result<(), ClientError> {
@@ -105,16 +107,24 @@ impl Transaction<'_> {
     /// stored.
     ///
     /// # Errors
-    /// See [`ClientError`]. Whatever it is, what this call was to store may be there in part: abort the transaction.
+    /// See [`ClientError`]. Where nothing was stored for sure the transaction goes on; after anything else it can only be
+    /// aborted.
     pub async fn produce(&mut self, topic: &str, records: &[NewRecord]) -> Result<Vec<Placed>, ClientError> {
+        self.check()?;
+        let placed = self.try_produce(topic, records).await;
+        self.is_unsure |= placed.as_ref().is_err_and(may_be_stored);
+        placed
+    }
+
+    async fn try_produce(&mut self, topic: &str, records: &[NewRecord]) -> Result<Vec<Placed>, ClientError> {
         let (client, id, retry_for) = (&self.owner.client, self.id.as_str(), self.owner.retry_for);
         let named = records.first().and_then(|first| first.partition);
         let one = named.filter(|one| records.iter().all(|record| record.partition == Some(*one)));
         let placed = match one {
             Some(partition) => {
                 let sequence = self.sequences.get(&(topic.to_owned(), partition)).copied().unwrap_or_default();
-                let send = || client.produce_in(topic, records, id, Some(sequence));
-                retried(retry_for, async || all_placed(send().await?)).await?
+                let send = || async { all_placed(client.produce_in(topic, records, id, Some(sequence)).await?) };
+                retried(retry_for, send).await?
             }
             None => all_placed(client.produce_in(topic, records, id, None).await?)?,
         };
@@ -141,6 +151,7 @@ impl Transaction<'_> {
     /// See [`Client::commit_transaction`]. After `transaction-ended` it was aborted, by its time-out or an operator, and
     /// the producer may go on with the next. After an error that is retryable nobody knows how it ended or will.
     pub async fn commit(self) -> Result<(), ClientError> {
+        self.check()?;
         self.owner.commit(&self.id).await
     }
 
@@ -151,13 +162,17 @@ impl Transaction<'_> {
     pub async fn abort(self) -> Result<(), ClientError> {
         self.owner.abort(&self.id).await
     }
+
+    fn check(&self) -> Result<(), ClientError> {
+        if self.is_unsure { Err(ClientError::OnlyAbort { transaction: self.id.clone() }) } else { Ok(()) }
+    }
 }
 
 /// Makes a call that may safely be made again until its answer is final or the time is over.
-pub(super) async fn retried<T>(
-    retry_for: Duration,
-    call: impl AsyncFn() -> Result<T, ClientError>,
-) -> Result<T, ClientError> {
+pub(super) async fn retried<T, F>(retry_for: Duration, call: impl Fn() -> F) -> Result<T, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
     let deadline = Instant::now() + retry_for;
     let mut backoff = Backoff::default();
     loop {
@@ -171,11 +186,19 @@ pub(super) async fn retried<T>(
     }
 }
 
-/// The places of all records, or the first problem.
+/// Whether it is not certain that nothing was stored: by the last try, or by one before it.
+fn may_be_stored(error: &ClientError) -> bool {
+    error.problem().is_none_or(|problem| problem.effect != Effect::None || problem.retryable)
+}
+
+/// The places of all records, or the first problem, beside which others were stored.
 fn all_placed(answer: ProduceAnswer) -> Result<Vec<Placed>, ClientError> {
     let place = |placement| match placement {
         Placement::Placed(placed) => Ok(placed),
-        Placement::Failed { problem } => Err(ClientError::Refused { problem, retry_after: None }),
+        Placement::Failed { problem } => {
+            let problem = Box::new(problem.effect(Effect::Partial));
+            Err(ClientError::Refused { problem, retry_after: None })
+        }
     };
     answer.records.into_iter().map(place).collect()
 }

@@ -97,8 +97,26 @@ async fn what_has_no_number_is_not_sent_again() {
     let mut open = producer.begin().await.expect("it begins");
     let error = open.produce("t", &[NewRecord::text("a")]).await.expect_err("nobody knows");
     assert!(matches!(error, ClientError::Broken { .. }), "{error}");
-    assert_eq!(script.asked().len(), 3);
     assert_eq!(script.asked()[2].header("producer-sequence"), None);
+    assert!(matches!(open.produce("t", &one("b")).await, Err(ClientError::OnlyAbort { .. })));
+    assert!(matches!(open.commit().await, Err(ClientError::OnlyAbort { .. })));
+    assert_eq!(script.asked().len(), 3, "and nothing is sent any more");
+}
+
+#[tokio::test]
+async fn records_that_were_refused_whole_leave_the_transaction_open() {
+    let some = r#"{"partition":0,"offset":0,"timestamp":5}"#;
+    let problem = serde_json::to_string(&Problem::new(ErrorCode::PartitionRetiring, "it says no")).expect("JSON");
+    let partly = Reply::Body(207, "application/json", format!("{{\"records\":[{some},{{\"problem\":{problem}}}]}}"));
+    let (script, mut producer) =
+        producer(vec![begun("1"), refused(ErrorCode::InvalidRecord), placed(0, 0), partly]).await;
+    let mut open = producer.begin().await.expect("it begins");
+    assert_eq!(code(&open.produce("t", &one("bad")).await.expect_err("wrong")), Some(ErrorCode::InvalidRecord));
+    open.produce("t", &one("good")).await.expect("it is stored");
+    assert_eq!(script.asked()[3].header("producer-sequence"), Some("0"));
+    let both = [NewRecord::text("a"), NewRecord::text("b")];
+    assert_eq!(code(&open.produce("t", &both).await.expect_err("one of the two")), Some(ErrorCode::PartitionRetiring));
+    assert!(matches!(open.commit().await, Err(ClientError::OnlyAbort { .. })));
 }
 
 #[tokio::test]
@@ -141,4 +159,19 @@ async fn a_whole_transaction_is_tried_again_with_its_key_and_tells_when_it_was_d
     let asked = script.asked();
     assert!(asked.iter().all(|asked| asked.header("idempotency-key") == Some("once")));
     assert_eq!(asked[1].body, r#"{"records":[{"topic":"t","key":"k","value_text":"x"}]}"#);
+}
+
+#[tokio::test]
+async fn a_producer_may_work_in_a_task_of_its_own() {
+    let (script, mut producer) = producer(vec![begun("1"), placed(0, 0), ended(1)]).await;
+    let client = Client::new(&script.url).expect("a good address");
+    let task = tokio::spawn(async move {
+        let mut open = producer.begin().await?;
+        open.produce("t", &one("a")).await?;
+        open.commit().await?;
+        let whole = Execute::default();
+        client.execute_with_retries(&whole, "k", Duration::ZERO).await
+    });
+    let refused = task.await.expect("no panic").expect_err("it is beyond the script");
+    assert_eq!(code(&refused), Some(ErrorCode::Internal));
 }

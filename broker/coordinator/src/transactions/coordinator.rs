@@ -394,7 +394,6 @@ impl TransactionCoordinator {
 
 impl<T> TransactionStep<T> {
     /// An answer without effects.
-    #[must_use]
     pub fn empty(answer: T) -> Self {
         let counts = TransactionCounts::default();
         Self { answer, records: Vec::new(), markers: Vec::new(), completed: Vec::new(), counts }

@@ -169,7 +169,7 @@ mod tests {
     use std::pin::Pin;
     use std::time::Duration;
 
-    use levada_coordinator::{Outcome, Participants, Progress};
+    use levada_coordinator::{Outcome, Participants, Progress, TransactionHandle};
     use levada_extension::TopicPartition;
     use levada_log::SimStorage;
     use levada_model::{AllowAll, ManualClock, PartitionIndex, Timestamp, TopicId};
@@ -216,6 +216,31 @@ mod tests {
         (Engine::open(options).expect("it opens"), clock)
     }
 
+    fn at(partition: u32) -> TopicPartition {
+        TopicPartition { topic: TopicId(Uuid::nil()), partition: PartitionIndex(partition) }
+    }
+
+    /// A transaction of an id with some partitions, of coordinators with a sender of the test's.
+    async fn begun(
+        engine: &Engine,
+        id: &TransactionalId,
+        planted: &Arc<Planted>,
+    ) -> (Arc<Transactions>, TransactionsCoordinator, TransactionHandle) {
+        let core = &engine.core;
+        // The engine's own have nothing loaded, so these are alone in the log.
+        let transactions = Arc::new(Transactions::of(planted.clone(), core.catalog.clone(), core.directory.clone()));
+        let topic = core.ensure_coordinators::<TransactionKind>().await.expect("created");
+        let coordinator = transactions.by_key_in(&topic, id.as_str());
+        let started = coordinator.step(|machine, now, _| machine.init(now, id, 10_000, Some(ProducerId(5))));
+        let Ok(Progress::Done(producer)) = started.await.expect("durable") else { panic!("it starts") };
+        let begun = coordinator.step(|machine, now, _| machine.begin(now, producer.id, producer.epoch, None));
+        let transaction = begun.await.expect("durable").expect("it begins");
+        let partitions = [at(0), at(1), at(2)];
+        let added = coordinator.step(|machine, now, _| machine.add_partitions(now, transaction, &partitions));
+        added.await.expect("durable").expect("added");
+        (transactions, coordinator, transaction)
+    }
+
     async fn until(holds: impl Fn() -> bool) {
         while !holds() {
             tokio::task::yield_now().await;
@@ -225,21 +250,9 @@ mod tests {
     #[tokio::test]
     async fn markers_carry_the_coordinators_epoch_and_come_again_to_those_who_have_none() {
         let (engine, clock) = open();
-        let core = &engine.core;
         let planted = Arc::new(Planted::default());
-        // The engine's own have nothing loaded, so these are alone in the log.
-        let transactions = Arc::new(Transactions::of(planted.clone(), core.catalog.clone(), core.directory.clone()));
-        let topic = core.ensure_coordinators::<TransactionKind>().await.expect("created");
         let id = TransactionalId::new("a").expect("an id");
-        let coordinator = transactions.by_key_in(&topic, id.as_str());
-        let started = coordinator.step(|machine, now, _| machine.init(now, &id, 10_000, Some(ProducerId(5))));
-        let Ok(Progress::Done(producer)) = started.await.expect("durable") else { panic!("it starts") };
-        let begun = coordinator.step(|machine, now, _| machine.begin(now, producer.id, producer.epoch, None));
-        let transaction = begun.await.expect("durable").expect("it begins");
-        let at = |partition| TopicPartition { topic: TopicId(Uuid::nil()), partition: PartitionIndex(partition) };
-        let added =
-            coordinator.step(|machine, now, _| machine.add_partitions(now, transaction, &[at(0), at(1), at(2)]));
-        added.await.expect("durable").expect("added");
+        let (transactions, coordinator, transaction) = begun(&engine, &id, &planted).await;
         planted.refused.lock().partitions.insert(at(1));
         assert!(planted.given.lock().is_empty());
 
@@ -249,6 +262,7 @@ mod tests {
         until(|| missing() == Some(1)).await;
         let given = std::mem::take(&mut *planted.given.lock());
         assert_eq!(given.len(), 1);
+        let topic = engine.core.catalog.get(&TransactionKind::topic()).expect("created");
         let epoch = topic.state().partition(transaction.coordinator).expect("there").leader_epoch();
         assert_eq!((given[0].outcome, given[0].coordinator_epoch), (Outcome::Commit, epoch.0));
         assert_eq!((given[0].transaction, given[0].participants.partitions.len()), (transaction, 3));

@@ -9,7 +9,7 @@ use levada_engine::{
     OffsetCommit, Once, ProduceError, ProduceRequest, Produced, Producer, TransactionError, TransactionHandle,
     TransactionOffset, TransactionOffsets,
 };
-use levada_history::{Broker, Event, Found, History, Outcome, Partition, Refusal, Value, View};
+use levada_history::{Broker, Event, Found, History, Marks, Outcome, Partition, Refusal, Value, View};
 use levada_log::{AppendError, CrashPlan, PlantedFaults, SimStorage};
 use levada_model::{GroupName, Offset, Sequence, Timestamp, TransactionalId};
 use parking_lot::Mutex;
@@ -315,8 +315,7 @@ impl Broker for Node {
         Ok(Found {
             records: fetched.records().map(record).collect::<Result<_, Refusal>>()?,
             next: fetched.next_offset,
-            high_watermark: fetched.high_watermark,
-            last_stable: fetched.last_stable_offset,
+            marks: Marks { high_watermark: fetched.high_watermark, last_stable: fetched.last_stable_offset },
         })
     }
 

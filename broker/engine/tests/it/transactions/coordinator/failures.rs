@@ -77,6 +77,32 @@ async fn no_marker_goes_out_before_the_outcome_is_durable() {
 }
 
 #[tokio::test]
+async fn no_record_is_stored_before_its_partition_is_in_the_transaction() {
+    let (bench, disk) = Bench::sim();
+    let gate = Gate::before(disk);
+    let engine = bench.with(gate.clone()).open();
+    create(&engine, "t", 1, &[]).await;
+    let transaction = begin(&engine, start(&engine, "a").await).await;
+    let own = engine.describe_topic(&me(), &name("__transaction_state")).expect("a topic");
+    let appended = engine.stats().groups_written;
+    gate.shut_within(&own.id.to_string());
+    let mut sending = JoinSet::new();
+    for value in ["x", "y"] {
+        let engine = engine.clone();
+        sending.spawn(async move { send(&engine, transaction, "t", &[value]).await });
+    }
+    gate.until_waiting(1).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(engine.stats().groups_written, appended + 1, "the word of the partition alone");
+    gate.open();
+    sending.join_all().await;
+    commit(&engine, transaction).await;
+    assert_eq!(read(&engine, "t").await.len(), 2);
+}
+
+#[tokio::test]
 async fn nobody_waits_for_more_syncs_than_an_outcome_needs() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();

@@ -41,6 +41,25 @@ async fn a_transaction_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
+async fn after_a_clean_stop_no_marker_is_sent_again() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", 1, &[]).await;
+    for of in ["a", "b", "c"] {
+        let transaction = begin(&engine, start(&engine, of).await).await;
+        send(&engine, transaction, "t", &[of]).await;
+        commit(&engine, transaction).await;
+    }
+    engine.close().await.expect("closed");
+    drop(engine);
+    let engine = bench.open();
+    // Looks at every coordinator, so all are loaded then.
+    assert!(open_ids(&engine).await.is_empty());
+    assert_eq!((engine.stats().transactions_open, engine.stats().duplicates), (0, 0));
+    assert_eq!(engine.stats().groups_written, 0);
+}
+
+#[tokio::test]
 async fn a_transaction_that_nobody_asks_for_is_aborted_when_what_is_left_of_its_time_is_over() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();
