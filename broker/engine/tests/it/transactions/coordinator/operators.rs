@@ -60,7 +60,7 @@ async fn an_operator_sees_what_is_open_and_may_abort_it() {
 }
 
 /// Allows one kind of operation on one kind of resource.
-struct Only(Operation, &'static str);
+pub(crate) struct Only(pub(crate) Operation, pub(crate) &'static str);
 
 impl Authorizer for Only {
     fn authorize(&self, who: &Principal, operation: Operation, resource: Resource<'_>) -> Result<(), Denied> {
