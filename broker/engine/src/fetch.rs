@@ -64,6 +64,9 @@ pub struct FetchRequest {
     pub wait: Duration,
     /// What to see.
     pub isolation: Isolation,
+    /// Whether batches are wanted as they are stored: then control batches are something too, and where there is nothing
+    /// else they are the answer. Else such a read goes on behind them.
+    pub as_stored: bool,
 }
 
 /// What a read gave, with the marks of the same moment.
@@ -272,6 +275,7 @@ impl Engine {
                 Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
                 Err(error) => return Err(error),
                 Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(request.max_bytes).await),
+                Ok(fetched) if request.as_stored && !fetched.batches.is_empty() => return Ok(fetched),
                 // All that was there does not count; what comes behind it may.
                 Ok(fetched) if fetched.next_offset > from && deadline.allows_another() => {
                     (from, exact) = (fetched.next_offset, false);

@@ -58,10 +58,40 @@ impl Engine {
         topic: &TopicName,
         request: ProduceRequest,
     ) -> Result<Accepted, ProduceError> {
+        if matches!(request.once, Once::Transaction { .. }) {
+            self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        }
+        self.begin_authorized(who, topic, request).await
+    }
+
+    /// Stores records of a transaction that is the broker's own, on behalf of `who`, who needs to be allowed to write the
+    /// topic alone. Else as [`produce`](Self::produce).
+    ///
+    /// # Errors
+    /// See [`ProduceError`]; nothing was stored then.
+    pub(crate) async fn produce_in_own(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: ProduceRequest,
+    ) -> Result<Produced, ProduceError> {
+        Ok(self.begin_authorized(who, topic, request).await?.produced().await)
+    }
+
+    /// As [`begin_produce`](Self::begin_produce) of one who may use the transaction, if there is one.
+    async fn begin_authorized(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: ProduceRequest,
+    ) -> Result<Accepted, ProduceError> {
         let topic = match self.writable(who, topic)? {
             Some(there) => there,
             None => {
                 self.check(&TopicState::to_be(), &request)?;
+                if let Once::Transaction { transaction, .. } = &request.once {
+                    transaction::check_open(&self.core, *transaction).await?;
+                }
                 if let Some(fault) = mismatch(request.expected_offset) {
                     return Ok(Accepted::refused(&request, fault));
                 }
@@ -101,6 +131,9 @@ impl Engine {
         topic: &TopicName,
         request: BatchesRequest,
     ) -> Result<Produced, ProduceError> {
+        if request.transaction.is_some() {
+            self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        }
         let topic = match self.writable(who, topic)? {
             Some(there) => there,
             None => {

@@ -69,7 +69,7 @@ impl Core {
 
     async fn new_producer_id(self: &Arc<Self>) -> Result<ProducerId, TransactionError> {
         let core = self.clone();
-        let id = blocking(move || core.producer_ids.give(&*core.metadata)).await;
+        let id = blocking(move || core.producer_ids.give_transactional(&*core.metadata)).await;
         id.map_err(|error| TransactionError::Fenced { reason: error.to_string(), possible: false })
     }
 }

@@ -134,6 +134,7 @@ pub(crate) fn read_from(from: From) -> FetchRequest {
         max_bytes: 1 << 20,
         wait: Duration::ZERO,
         isolation: Isolation::ReadCommitted,
+        as_stored: false,
     }
 }
 

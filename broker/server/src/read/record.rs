@@ -62,8 +62,14 @@ pub(super) async fn read_record(
     if !is_raw {
         accepts(&headers, &[JSON])?;
     }
-    let request =
-        FetchRequest { from: From::Offset(offset), max_records: 1, max_bytes: 1, wait: Duration::ZERO, isolation };
+    let request = FetchRequest {
+        from: From::Offset(offset),
+        max_records: 1,
+        max_bytes: 1,
+        wait: Duration::ZERO,
+        isolation,
+        as_stored: false,
+    };
     let mut fetched = match engine.fetch(&who, &topic, partition, request).await {
         Ok(fetched) => fetched,
         Err(FetchError::BeyondEnd { high_watermark, .. }) => {

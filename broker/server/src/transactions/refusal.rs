@@ -100,3 +100,18 @@ fn wrong(pointer: &str, detail: &str) -> Problem {
 fn too_large(detail: String, name: &str, limit: usize) -> Problem {
     Problem::new(ErrorCode::TransactionTooLarge, detail).limited(name, limit as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_model::limits::TRANSACTIONAL_IDS_MAX;
+
+    use super::*;
+
+    #[test]
+    fn that_there_are_too_many_ids_invites_no_retry_since_they_are_kept_for_days() {
+        let problem = refuse(TransactionError::TooManyIds { limit: TRANSACTIONAL_IDS_MAX });
+        assert_eq!((problem.code, problem.status), (ErrorCode::TransactionalIdsFull, 422));
+        assert!(!problem.retryable && problem.effect == levada_api::Effect::None);
+        assert_eq!(problem.members.limit.as_deref(), Some("TRANSACTIONAL_IDS_MAX"));
+    }
+}

@@ -160,7 +160,7 @@ impl Execution {
             let (engine, who) = (self.engine.clone(), self.who.clone());
             request.once = Once::Transaction { transaction, sequence: None };
             writes.spawn(async move {
-                let produced = engine.produce(&who, &topic, request).await;
+                let produced = engine.produce_in_own(&who, &topic, request).await;
                 let records = executed(produced, &topic, &places)?;
                 Ok(places.into_iter().zip(records).collect())
             });

@@ -302,6 +302,7 @@ impl Broker for Node {
             max_bytes: 1 << 20,
             wait: READ_WAIT,
             isolation,
+            as_stored: false,
         };
         let fetch = |engine: Engine| async move {
             engine.fetch(&me(), &partition.topic, partition.index, request).await.map_err(of_fetch)

@@ -3,7 +3,7 @@
 mod execute;
 mod failures;
 mod life;
-mod operators;
+pub(super) mod operators;
 mod restarts;
 
 use levada_engine::{

@@ -82,7 +82,7 @@ async fn of_a_transaction_with_many_partitions_the_first_are_listed_and_how_many
 }
 
 /// Allows one kind of operation on one kind of resource.
-struct Only(Operation, &'static str);
+pub(crate) struct Only(pub(crate) Operation, pub(crate) &'static str);
 
 impl Authorizer for Only {
     fn authorize(&self, who: &Principal, operation: Operation, resource: Resource<'_>) -> Result<(), Denied> {
