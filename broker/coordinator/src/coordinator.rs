@@ -486,13 +486,7 @@ impl Coordinator {
         let answer = event(group, &mut ctx);
         let records = group.take_records(&mut ctx.changed);
         let changed = ctx.changed.into_iter().map(|member| (name.clone(), member)).collect();
-        let step = Step {
-            records,
-            changed,
-            assign: ctx.assign,
-            replies: ctx.replies,
-            ..Step::empty(answer)
-        };
+        let step = Step { records, changed, assign: ctx.assign, replies: ctx.replies, ..Step::empty(answer) };
         self.pending += group.pending();
         self.due.set(name, group.next_due());
         if group.is_gone() {

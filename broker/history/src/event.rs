@@ -168,3 +168,18 @@ impl FromStr for Value {
         value.ok_or_else(|| format!("{text:?} is no value of this history"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_back_from_its_text() {
+        let value = Value { transaction: TransactionNumber(17), number: 3 };
+        assert_eq!(value.to_string(), "t17.3");
+        assert_eq!("t17.3".parse(), Ok(value));
+        for other in ["", "t17", "17.3", "t17.3.4", "tx.3", "t17.-3"] {
+            assert!(other.parse::<Value>().is_err(), "{other}");
+        }
+    }
+}

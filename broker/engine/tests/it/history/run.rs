@@ -1,17 +1,17 @@
 //! One run: a load on an engine that ends and comes back again and again, and what the judge says of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use levada_engine::Engine;
-use levada_history::{Dice, Partition, Setting, View, Violation, Workload};
+use levada_history::{Dice, Event, Partition, Setting, View, Violation, Workload};
 use levada_log::{CrashPlan, PlantedFaults};
 use levada_model::{GroupName, Offset};
 use serde_json::json;
 use tokio::task::{JoinSet, yield_now};
 
 use super::node::{End, Node};
-use crate::support::{LONG, create, name, p, produce, to, until};
+use crate::support::{create, name, p, produce, to};
 
 const PRODUCERS: u32 = 6;
 /// Some transactions hang until then; now and then it hits others, too.
@@ -38,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) ends: Ends,
     pub(crate) faults: PlantedFaults,
+    /// How long it may take; only something broken takes so long.
+    pub(crate) patience: Duration,
 }
 
 impl Run {
@@ -52,37 +54,34 @@ impl Run {
     pub(crate) async fn violations(self) -> Vec<Violation> {
         let node = Node::start(self.faults);
         let setting = self.prepare(&node.engine().await).await;
-        let load = Arc::new(Workload::new(node, setting));
-        let tasks = self.tasks(&load);
+        let load = Workload::new(node, setting).into();
+        let is_over = tokio::select! {
+            () = self.work(&load) => true,
+            () = time_passes(&load, self.patience) => false,
+        };
+        if !is_over {
+            load.history().note(Event::Unexpected("the load does not come to an end".to_owned()));
+            tokio::select! { () = load.read_to_end() => (), () = time_passes(&load, self.patience) => () };
+        }
+        load.history().check()
+    }
+
+    /// Lets the load work over all ends of the engine, and come to its own.
+    async fn work(self, load: &Arc<Workload<Node>>) {
+        let tasks = self.tasks(load);
         let mut dice = Dice::new(self.seed);
         for end in 1..=ENDS {
-            let enough = async || {
-                load.broker().keep_time();
-                load.ended().0 + load.ended().1 >= end * PACE
-            };
-            until(&format!("transactions end, seed {}", self.seed), enough).await;
+            while load.ended().0 + load.ended().1 < end * PACE {
+                yield_now().await;
+            }
             let how = self.end(end, &mut dice);
             load.broker().restart(how, load.history()).await;
         }
         load.stop();
-        let settled = async {
-            tasks.join_all().await;
-            load.settle(PRODUCERS).await;
-            true
-        };
-        let time_passes = async {
-            let begun = Instant::now();
-            while begun.elapsed() < LONG {
-                load.broker().keep_time();
-                yield_now().await;
-            }
-            false
-        };
-        let is_settled = tokio::select! { settled = settled => settled, over = time_passes => over };
-        assert!(is_settled, "the load does not come to an end, seed {}", self.seed);
+        tasks.join_all().await;
+        load.settle(PRODUCERS).await;
         let (committed, aborted) = load.ended();
         assert!(committed > PACE && aborted > 5, "it was about something: {committed} and {aborted}");
-        load.history().check()
     }
 
     fn end(self, number: u64, dice: &mut Dice) -> End {
@@ -129,5 +128,14 @@ impl Run {
             }
         }
         tasks
+    }
+}
+
+/// Keeps the engine's clock, for so long.
+async fn time_passes(load: &Workload<Node>, duration: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < duration {
+        load.broker().keep_time();
+        yield_now().await;
     }
 }

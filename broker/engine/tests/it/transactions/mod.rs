@@ -8,6 +8,7 @@ mod power_cut;
 mod produce;
 mod reading;
 mod stability;
+mod undecided;
 
 use levada_coordinator::{Outcome, Producer, TransactionHandle};
 use levada_engine::Isolation::{ReadCommitted, ReadUncommitted};
