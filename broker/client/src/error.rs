@@ -58,6 +58,12 @@ pub enum ClientError {
         /// What was wrong with the answer.
         detail: String,
     },
+    /// Records of a transaction may be missing or stored without a word, so it takes no more and is not committed.
+    #[error("an earlier produce of transaction {transaction} failed, so it can only be aborted")]
+    OnlyAbort {
+        /// Which.
+        transaction: String,
+    },
     /// The request could not be written as JSON.
     #[error("the request cannot be written: {0}")]
     Encode(#[from] serde_json::Error),

@@ -161,8 +161,9 @@ impl Group {
         })
     }
 
-    /// The records of all that changed since the last call. They are behind all that is pending.
-    pub(crate) fn take_records(&mut self) -> Vec<CoordinatorRecord> {
+    /// The records of all that changed since the last call. They are behind all that is pending, so they decide it: that is
+    /// news of who holds the partition.
+    pub(crate) fn take_records(&mut self, changed: &mut BTreeSet<MemberId>) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
         let head = (self.head != GroupRecord::default()).then(|| self.head.clone());
         if head != self.stored {
@@ -173,7 +174,9 @@ impl Group {
         let classic = self.classic.members.take_changed();
         records.extend(classic.iter().map(|member| self.classic_record(member)));
         for partition in self.offsets.take_changed() {
-            self.pending.supersede_all(partition);
+            if self.pending.supersede_all(partition) {
+                changed.extend(self.holders.get(&partition).cloned());
+            }
             records.push(self.offset_record(partition));
         }
         records

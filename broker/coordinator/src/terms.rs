@@ -226,6 +226,9 @@ pub struct Holding {
     pub committed: Option<Offset>,
     /// Whether what was committed once has expired, so that the start rule applies anew.
     pub expired: bool,
+    /// Whether a transaction that is open has offsets of it, so that what is committed may soon be another: who takes the
+    /// partition up waits for its end (KIP-447). The end is news of the member.
+    pub undecided: bool,
 }
 
 /// How a member stands.

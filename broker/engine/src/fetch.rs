@@ -70,6 +70,9 @@ pub struct FetchRequest {
     pub isolation: Isolation,
     /// What passes on the way. Positions move on over what does not, and what is in the place of a record has its offset.
     pub filter: Option<RecordFilter>,
+    /// Whether batches are wanted as they are stored: then control batches are something too, and where there is nothing
+    /// else they are the answer. Else such a read goes on behind them. A filter leaves none.
+    pub as_stored: bool,
 }
 
 /// Why a read was refused.
@@ -178,6 +181,7 @@ impl Engine {
                 Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
                 Err(error) => return Err(error),
                 Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(room.bytes).await),
+                Ok(fetched) if request.as_stored && !fetched.batches.is_empty() => return Ok(fetched),
                 // All that was there does not count; what comes behind it may.
                 Ok(fetched) if fetched.next_offset > from && deadline.allows_another() => {
                     (from, exact) = (fetched.next_offset, false);

@@ -5,7 +5,7 @@ use std::future::Future;
 use levada_coordinator::Outcome;
 use levada_model::{GroupName, Offset};
 
-use crate::event::{Partition, Value, View};
+use crate::event::{Marks, Partition, Value, View};
 
 /// Why something was not answered as asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +29,8 @@ pub struct Found {
     pub records: Vec<(Offset, Value)>,
     /// Where to go on.
     pub next: Offset,
-    /// The high watermark.
-    pub high_watermark: Offset,
-    /// The last stable offset.
-    pub last_stable: Offset,
+    /// The marks of the same moment.
+    pub marks: Marks,
 }
 
 /// Who is under load. A call that finds the broker down waits until it is back, or answers [`Refusal::Unknown`]; a call

@@ -65,9 +65,16 @@ pub struct Read {
     pub records: Vec<(Offset, Value)>,
     /// Where it is to go on: there is no more to be seen below.
     pub next: Offset,
-    /// The high watermark that it was told.
+    /// The marks of the partition, if it was told them.
+    pub marks: Option<Marks>,
+}
+
+/// How far a partition can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Where its durable records end.
     pub high_watermark: Offset,
-    /// The last stable offset that it was told.
+    /// Where those end that are decided.
     pub last_stable: Offset,
 }
 
@@ -159,5 +166,20 @@ impl FromStr for Value {
             Some(Self { transaction, number: number.parse().ok()? })
         });
         value.ok_or_else(|| format!("{text:?} is no value of this history"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_back_from_its_text() {
+        let value = Value { transaction: TransactionNumber(17), number: 3 };
+        assert_eq!(value.to_string(), "t17.3");
+        assert_eq!("t17.3".parse(), Ok(value));
+        for other in ["", "t17", "17.3", "t17.3.4", "tx.3", "t17.-3"] {
+            assert!(other.parse::<Value>().is_err(), "{other}");
+        }
     }
 }

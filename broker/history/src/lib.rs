@@ -16,7 +16,7 @@ mod workload;
 pub use broker::{Broker, Found, Refusal};
 pub use check::check;
 pub use dice::Dice;
-pub use event::{At, Event, Life, Look, Partition, Read, TransactionNumber, Value, View};
+pub use event::{At, Event, Life, Look, Marks, Partition, Read, TransactionNumber, Value, View};
 pub use history::History;
 pub use levada_coordinator::Outcome;
 pub use violation::{Rule, Violation};

@@ -89,7 +89,8 @@ impl<B: Broker> Workload<B> {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    fn is_stopped(&self) -> bool {
+    /// Whether the load is to end.
+    pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 

@@ -15,6 +15,7 @@ mod group_support;
 mod groups;
 mod kill;
 mod kill_group;
+mod kill_transactions;
 mod log;
 mod messages;
 mod produce;

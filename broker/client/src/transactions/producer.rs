@@ -2,9 +2,10 @@
 //! what is safe to try again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use levada_api::{Placed, Placement, ProduceAnswer, Producer, TransactionOffsets};
+use levada_api::{Effect, Placed, Placement, ProduceAnswer, Producer, TransactionOffsets};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -32,6 +33,9 @@ pub struct Transaction<'p> {
     id: String,
     /// Records so far, by topic and partition.
     sequences: BTreeMap<(String, u32), i32>,
+    /// Whether something is under way, or failed, or was given up by its caller, that may have stored something: its numbers
+    /// must not name other records.
+    is_unsure: bool,
 }
 
 impl Client {
@@ -67,7 +71,7 @@ impl TransactionalProducer {
         let (client, producer) = (&self.client, self.producer);
         let id = retried(self.retry_for, || client.begin_transaction(producer)).await?;
         self.open = Some(id.clone());
-        Ok(Transaction { owner: self, id, sequences: BTreeMap::new() })
+        Ok(Transaction { owner: self, id, sequences: BTreeMap::new(), is_unsure: false })
     }
 
     async fn commit(&mut self, id: &str) -> Result<(), ClientError> {
@@ -105,18 +109,38 @@ impl Transaction<'_> {
     /// stored.
     ///
     /// # Errors
-    /// See [`ClientError`]. Whatever it is, what this call was to store may be there in part: abort the transaction.
+    /// See [`ClientError`]. Where nothing was stored for sure the transaction goes on; after anything else it can only be
+    /// aborted.
     pub async fn produce(&mut self, topic: &str, records: &[NewRecord]) -> Result<Vec<Placed>, ClientError> {
+        self.check()?;
+        let doubt = AtomicBool::new(false);
+        // If this future is dropped, nobody knows.
+        self.is_unsure = true;
+        let placed = self.try_produce(topic, records, &doubt).await;
+        self.is_unsure = placed.is_err() && doubt.into_inner();
+        placed
+    }
+
+    /// `doubt` is raised by each try that may have stored something and failed: the last may be refused for sure.
+    async fn try_produce(
+        &mut self,
+        topic: &str,
+        records: &[NewRecord],
+        doubt: &AtomicBool,
+    ) -> Result<Vec<Placed>, ClientError> {
         let (client, id, retry_for) = (&self.owner.client, self.id.as_str(), self.owner.retry_for);
         let named = records.first().and_then(|first| first.partition);
         let one = named.filter(|one| records.iter().all(|record| record.partition == Some(*one)));
+        let send = async |sequence| {
+            let answer = client.produce_in(topic, records, id, sequence).await.and_then(all_placed);
+            doubting(answer, doubt)
+        };
         let placed = match one {
             Some(partition) => {
                 let sequence = self.sequences.get(&(topic.to_owned(), partition)).copied().unwrap_or_default();
-                let send = || client.produce_in(topic, records, id, Some(sequence));
-                retried(retry_for, async || all_placed(send().await?)).await?
+                retried(retry_for, || send(Some(sequence))).await?
             }
-            None => all_placed(client.produce_in(topic, records, id, None).await?)?,
+            None => send(None).await?,
         };
         for place in &placed {
             let next = self.sequences.entry((topic.to_owned(), place.partition)).or_default();
@@ -129,18 +153,28 @@ impl Transaction<'_> {
     /// Takes offsets of a group in: they are committed with the transaction.
     ///
     /// # Errors
-    /// See [`Client::add_transaction_offsets`].
+    /// See [`Client::add_transaction_offsets`]. As with [`produce`](Self::produce), where they may have been taken in all the
+    /// same it can only be aborted.
     pub async fn add_offsets(&mut self, offsets: &TransactionOffsets) -> Result<(), ClientError> {
+        self.check()?;
+        let doubt = AtomicBool::new(false);
+        // As in a produce: these must not come behind others that are sent later.
+        self.is_unsure = true;
         let (client, id) = (&self.owner.client, self.id.as_str());
-        retried(self.owner.retry_for, || client.add_transaction_offsets(id, offsets)).await.map(drop)
+        let send = async || doubting(client.add_transaction_offsets(id, offsets).await, &doubt);
+        let added = retried(self.owner.retry_for, send).await;
+        self.is_unsure = added.is_err() && doubt.into_inner();
+        added.map(drop)
     }
 
-    /// Commits it: answers once all of it can be read.
+    /// Commits it: answers once all of it counts. Readers come to its records then, or in a partition where an earlier
+    /// transaction is open when that one ends.
     ///
     /// # Errors
     /// See [`Client::commit_transaction`]. After `transaction-ended` it was aborted, by its time-out or an operator, and
     /// the producer may go on with the next. After an error that is retryable nobody knows how it ended or will.
     pub async fn commit(self) -> Result<(), ClientError> {
+        self.check()?;
         self.owner.commit(&self.id).await
     }
 
@@ -151,13 +185,17 @@ impl Transaction<'_> {
     pub async fn abort(self) -> Result<(), ClientError> {
         self.owner.abort(&self.id).await
     }
+
+    fn check(&self) -> Result<(), ClientError> {
+        if self.is_unsure { Err(ClientError::OnlyAbort { transaction: self.id.clone() }) } else { Ok(()) }
+    }
 }
 
 /// Makes a call that may safely be made again until its answer is final or the time is over.
-pub(super) async fn retried<T>(
-    retry_for: Duration,
-    call: impl AsyncFn() -> Result<T, ClientError>,
-) -> Result<T, ClientError> {
+pub(super) async fn retried<T, F>(retry_for: Duration, call: impl Fn() -> F) -> Result<T, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
     let deadline = Instant::now() + retry_for;
     let mut backoff = Backoff::default();
     loop {
@@ -171,11 +209,24 @@ pub(super) async fn retried<T>(
     }
 }
 
-/// The places of all records, or the first problem.
+/// The answer of a try, with a doubt raised if it is not certain that nothing came of it.
+fn doubting<T>(answer: Result<T, ClientError>, doubt: &AtomicBool) -> Result<T, ClientError> {
+    if let Err(error) = &answer
+        && error.problem().is_none_or(|problem| problem.effect != Effect::None)
+    {
+        doubt.store(true, Ordering::Relaxed);
+    }
+    answer
+}
+
+/// The places of all records, or the first problem, beside which others were stored.
 fn all_placed(answer: ProduceAnswer) -> Result<Vec<Placed>, ClientError> {
     let place = |placement| match placement {
         Placement::Placed(placed) => Ok(placed),
-        Placement::Failed { problem } => Err(ClientError::Refused { problem, retry_after: None }),
+        Placement::Failed { problem } => {
+            let problem = Box::new(problem.effect(Effect::Partial));
+            Err(ClientError::Refused { problem, retry_after: None })
+        }
     };
     answer.records.into_iter().map(place).collect()
 }

@@ -40,6 +40,11 @@ impl Pending {
         self.offsets.is_empty()
     }
 
+    /// Whether something of the partition waits.
+    pub(super) fn has(&self, partition: TopicPartition) -> bool {
+        self.offsets.range((partition, 0)..=(partition, u64::MAX)).next().is_some()
+    }
+
     /// The partitions, some of them more than once.
     pub(super) fn partitions(&self) -> impl Iterator<Item = TopicPartition> {
         self.offsets.keys().map(|(partition, _)| *partition)
@@ -67,9 +72,11 @@ impl Pending {
         earlier.collect::<Vec<_>>().into_iter().for_each(|place| self.remove(place));
     }
 
-    /// A record of the partition was written without a transaction.
-    pub(super) fn supersede_all(&mut self, partition: TopicPartition) {
+    /// A record of the partition was written without a transaction. Whether that ended anything.
+    pub(super) fn supersede_all(&mut self, partition: TopicPartition) -> bool {
+        let had_some = self.has(partition);
         self.supersede((partition, u64::MAX));
+        had_some
     }
 
     fn remove(&mut self, place: Place) {
@@ -140,14 +147,20 @@ impl Group {
         self.pending.insert(producer, partition, committed);
     }
 
-    /// A producer's transaction has ended. What it changes is in the log already.
-    pub(crate) fn end_pending(&mut self, producer: ProducerId, outcome: Outcome) {
+    /// A producer's transaction has ended. What it changes is in the log already. Answers who holds a partition that is
+    /// decided now.
+    pub(crate) fn end_pending(&mut self, producer: ProducerId, outcome: Outcome) -> BTreeSet<MemberId> {
+        let mut holders = BTreeSet::new();
         for (place, committed) in self.pending.take(producer) {
             if outcome == Outcome::Commit {
                 self.pending.supersede(place);
                 self.offsets.load(place.0, Some(OffsetRecord::Committed(committed)));
             }
+            if !self.pending.has(place.0) {
+                holders.extend(self.holders.get(&place.0).cloned());
+            }
         }
+        holders
     }
 
     /// Ends what is pending of these partitions with tombstones, so that it does not come back.

@@ -71,6 +71,7 @@ impl Group {
                 revoked: matches!(place.hold, Hold::Revoking(_)),
                 committed: offset.and_then(OffsetRecord::committed).map(|committed| committed.offset),
                 expired: matches!(offset, Some(OffsetRecord::Expired(_))),
+                undecided: self.pending.has(*partition),
             });
         }
         holdings.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));

@@ -204,6 +204,12 @@ fn same(one: &Coordinator, other: &Coordinator, now: Now, open: &[Producer]) {
     let names =
         |coordinator: &Coordinator| coordinator.groups().into_iter().map(|group| group.group).collect::<Vec<_>>();
     assert_eq!(names(one), names(other));
+    for group in names(one) {
+        let members = one.group(&group).into_iter().flat_map(|group| group.members);
+        for member in members.map(|member| member.view.member_id) {
+            assert_eq!(one.holdings(&group, &member), other.holdings(&group, &member));
+        }
+    }
     for (place, producer) in open.iter().enumerate() {
         let rest: Vec<_> = open.iter().enumerate().filter(|(at, _)| *at != place).map(|(_, rest)| *rest).collect();
         for outcome in [Outcome::Commit, Outcome::Abort] {

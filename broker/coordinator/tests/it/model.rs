@@ -107,6 +107,17 @@ impl Model {
         self.standing().next().is_some()
     }
 
+    /// Whether a transaction that is open could still move the offset of a partition.
+    pub(crate) fn is_undecided(&self, partition: &TopicPartition) -> bool {
+        self.standing().any(|pending| pending.partition == *partition)
+    }
+
+    /// Partitions that are held and undecided, with their holders.
+    pub(crate) fn undecided(&self) -> BTreeMap<TopicPartition, MemberId> {
+        let undecided = self.hold.iter().filter(|(partition, _)| self.is_undecided(partition));
+        undecided.map(|(partition, (holder, _))| (*partition, holder.clone())).collect()
+    }
+
     pub(crate) fn is_shown(&self) -> bool {
         let committed = self.offsets.values().any(|offset| matches!(offset, Offset::Committed { .. }));
         let something = !self.members.is_empty() || committed || self.has_pending();

@@ -167,6 +167,8 @@ impl Both {
     }
 
     fn apply(&mut self, event: &Event) {
+        let undecided = self.model.undecided();
+        self.real.changed.clear();
         match event {
             Event::Join { instance, topics, assignor } => self.join(*instance, *topics, *assignor),
             Event::Poll { who, again } => self.each(*who, |both, id| both.poll(id, *again)),
@@ -206,9 +208,19 @@ impl Both {
                 self.model.restart();
             }
         }
+        if matches!(event, Event::Commit { .. } | Event::End { .. }) {
+            self.check_news(&undecided);
+        }
         self.compare();
         self.check_holdings();
         self.real.check_replays();
+    }
+
+    /// The last step decided partitions: their holders are told to look, and nobody else.
+    fn check_news(&self, before: &BTreeMap<TopicPartition, MemberId>) {
+        let after = self.model.undecided();
+        let decided = before.iter().filter(|(partition, _)| !after.contains_key(partition));
+        assert_eq!(self.real.changed, decided.map(|(_, holder)| holder.clone()).collect());
     }
 
     fn join(&mut self, instance: Option<u8>, topics: u8, assignor: u8) {
@@ -433,6 +445,7 @@ impl Both {
                 None => (None, false),
             };
             assert_eq!((holding.committed, holding.expired), (committed, expired));
+            assert_eq!(holding.undecided, self.model.is_undecided(partition));
         }
         assert_eq!(view.generation.0, self.model.generation);
         assert_eq!(view.state, self.model.member_state(id));

@@ -152,7 +152,8 @@ impl Polling<'_> {
 }
 
 /// What the member knows of what it holds: by its cursor, or else what there was when its fetch came. (Who always comes
-/// without a cursor cannot be told from one who comes for the first time, and shall have its wait too.)
+/// without a cursor cannot be told from one who comes for the first time, and shall have its wait too. A partition that is
+/// not begun before its offsets are decided is in no cursor, and is no reason to answer again and again.)
 struct Told {
     holdings: BTreeSet<(TopicPartition, AssignmentEpoch)>,
     is_idle: bool,
@@ -163,9 +164,10 @@ impl Told {
         let holdings = match cursor {
             Some(cursor) => {
                 let positions = cursor.positions.iter();
-                positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch)).collect()
+                let known = positions.map(|at| (TopicPartition { topic: at.topic, partition: at.partition }, at.epoch));
+                known.chain(named(view.holdings.iter().filter(|holding| holding.undecided))).collect()
             }
-            None => holdings(view),
+            None => named(&view.holdings).collect(),
         };
         Self { holdings, is_idle: view.state == MemberState::Idle }
     }
@@ -174,13 +176,15 @@ impl Told {
     /// none for the member.
     fn is_changed(&self, view: &MemberView) -> bool {
         view.holdings.iter().any(|holding| holding.revoked)
-            || holdings(view) != self.holdings
+            || named(&view.holdings).collect::<BTreeSet<_>>() != self.holdings
             || (view.state == MemberState::Idle && !self.is_idle)
     }
 }
 
-fn holdings(view: &MemberView) -> BTreeSet<(TopicPartition, AssignmentEpoch)> {
-    view.holdings.iter().map(|holding| (holding.partition, holding.epoch)).collect()
+fn named<'a>(
+    holdings: impl IntoIterator<Item = &'a Holding>,
+) -> impl Iterator<Item = (TopicPartition, AssignmentEpoch)> {
+    holdings.into_iter().map(|holding| (holding.partition, holding.epoch))
 }
 
 fn sign_interval(view: &MemberView) -> Duration {

@@ -4,6 +4,10 @@
 //! The cursor's position counts while the holding is the one in which it was delivered; else what is committed, else the
 //! start that the member asked for. A partition that is to be given up is read no more, and keeps its place in the
 //! cursor until it is given up.
+//!
+//! Where a transaction that is open has offsets of the partition, somebody may have processed what is behind the committed
+//! offset, and its outputs may count. So whoever takes the partition up begins it only when that is decided (KIP-447), and
+//! till then it has no place in the cursor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,10 +62,8 @@ impl Standing {
                 if let Some(left) = self.set.position(place).filter(|_| is_known) {
                     self.cursor.insert(place, (holding.epoch, left));
                 }
-            } else {
-                if self.set.position(place).is_none() || !is_known {
-                    self.begin(place, holding, view.start).await?;
-                }
+            } else if (is_known && self.set.position(place).is_some()) || self.begin(place, holding, view.start).await?
+            {
                 read.push(place);
             }
             held.insert(place, Held { topic: holding.topic.clone(), epoch: holding.epoch });
@@ -113,12 +115,15 @@ impl Standing {
         (GroupCursor { group: group.clone(), positions }, self.resets)
     }
 
-    /// Takes up a partition, if it is still there.
-    async fn begin(&mut self, place: Place, holding: &Holding, start: Start) -> Result<(), GroupError> {
-        let Some(topic) = self.core.catalog.topics().by_id(place.0).cloned() else { return Ok(()) };
-        let Some(partition) = topic.state().partition(place.1).cloned() else { return Ok(()) };
+    /// Takes up a partition, if it is still there and where to begin is decided; whether it did.
+    async fn begin(&mut self, place: Place, holding: &Holding, start: Start) -> Result<bool, GroupError> {
+        let Some(topic) = self.core.catalog.topics().by_id(place.0).cloned() else { return Ok(false) };
+        let Some(partition) = topic.state().partition(place.1).cloned() else { return Ok(false) };
         let delivered = self.cursor.get(&place).filter(|(epoch, _)| *epoch == holding.epoch).map(|(_, next)| *next);
         let end = partition.high_watermark();
+        if holding.undecided && delivered.is_none_or(|next| next > end) {
+            return Ok(false);
+        }
         let stored = [delivered, holding.committed];
         // A page-cache topic that lost its tail may end before what was delivered, and not before what was committed.
         let next = match stored.into_iter().flatten().find(|next| *next <= end) {
@@ -139,7 +144,7 @@ impl Standing {
         };
         self.set.add_topic(&topic);
         self.set.put(place, next);
-        Ok(())
+        Ok(true)
     }
 
     fn note_reset(&mut self, holding: &Holding, to: Offset, cause: ResetCause) {

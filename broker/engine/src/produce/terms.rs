@@ -285,8 +285,8 @@ pub enum ProduceError {
     /// The topic could not be created on the fly.
     #[error("the topic could not be created: {0}")]
     AutoCreate(TopicError),
-    /// The producer id was never given out.
-    #[error("producer id {0} was not given out by this cluster")]
+    /// The producer id was never given out, or for transactions.
+    #[error("producer id {0} was not given out by this cluster for records outside of transactions")]
     UnknownProducer(ProducerId),
     /// The engine is closing.
     #[error("the engine is closing")]

@@ -37,8 +37,7 @@ impl<B: Broker> Workload<B> {
                 from,
                 records: found.records,
                 next,
-                high_watermark: found.high_watermark,
-                last_stable: found.last_stable,
+                marks: Some(found.marks),
             }));
         }
         Ok(next)
@@ -60,6 +59,11 @@ impl<B: Broker> Workload<B> {
         for producer in 0..producers {
             self.start(Life { producer, number: u32::MAX }).await;
         }
+        self.read_to_end().await;
+    }
+
+    /// The last look alone, where the load does not come to an end.
+    pub async fn read_to_end(&self) {
         self.history.note(Event::Settled);
         for partition in &self.setting.partitions {
             for view in [View::Committed, View::Uncommitted] {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use levada_history::{Broker, Dice, Found, Outcome, Partition, Refusal, Value, View};
+use levada_history::{Broker, Dice, Found, Marks, Outcome, Partition, Refusal, Value, View};
 use levada_model::{GroupName, Offset};
 use parking_lot::Mutex;
 
@@ -38,13 +38,16 @@ enum Entry {
     Marker,
 }
 
+/// A group's offset, and the transaction with which it counts, if it has one.
+type Committed = (Offset, Option<Name>);
+
 #[derive(Default)]
 struct Inside {
     epochs: HashMap<String, u32>,
     transactions: HashMap<Name, (State, bool)>,
     partitions: HashMap<Partition, Vec<Entry>>,
     sequences: HashMap<(Name, Partition), HashMap<u32, Vec<Offset>>>,
-    offsets: HashMap<(GroupName, Partition), Vec<(Offset, Option<Name>)>>,
+    offsets: HashMap<(GroupName, Partition), Vec<Committed>>,
     executed: HashMap<String, Vec<Offset>>,
 }
 
@@ -160,13 +163,18 @@ impl Broker for Memory {
             inside.takes(name, self.mistake)?;
             let key = (name.clone(), partition.clone());
             let before = sequence.and_then(|sequence| inside.sequences.get(&key)?.get(&sequence).cloned());
-            if let Some(before) = before.filter(|_| self.mistake != Mistake::StoreTwice) {
+            if let Some(before) = before {
                 // Time passes for who sends the same again and again.
-                if self.dice.lock().falls(10) && inside.is_open(Some(name)) {
-                    inside.end(name, Outcome::Abort, false);
-                    inside.epochs.insert(name.0.clone(), name.1 + 1);
+                if self.dice.lock().falls(20) {
+                    if inside.is_open(Some(name)) {
+                        inside.end(name, Outcome::Abort, false);
+                        inside.epochs.insert(name.0.clone(), name.1 + 1);
+                    }
+                    return Err(Refusal::Ended);
                 }
-                return Ok(before);
+                if self.mistake != Mistake::StoreTwice {
+                    return Ok(before);
+                }
             }
             let entry = |value: &Value| Entry::Record(*value, Some(name.clone()));
             let offsets: Vec<Offset> = values.iter().map(|value| inside.push(partition, entry(value))).collect();
@@ -272,8 +280,7 @@ impl Broker for Memory {
             Ok(Found {
                 records,
                 next: Offset(bound).max(from),
-                high_watermark: Offset(high_watermark),
-                last_stable: Offset(last_stable),
+                marks: Marks { high_watermark: Offset(high_watermark), last_stable: Offset(last_stable) },
             })
         })
     }

@@ -1,6 +1,7 @@
 //! What becomes of records.
 
-use levada_history::{Event, Rule};
+use levada_history::{Event, Marks, Read, Rule};
+use levada_model::Offset;
 
 use crate::tale::{Abort, Commit, Committed, Tale, Uncommitted, life, value};
 
@@ -174,21 +175,17 @@ fn what_is_acknowledged_lies_before_what_is_sent_next() {
 #[test]
 fn marks_rise() {
     let tale = Tale::default();
-    let before = tale.now();
     tale.marked(Uncommitted, 0, 0, &[], (2, 3)).marked(Uncommitted, 0, 0, &[], (2, 3)).is_good();
     tale.marked(Uncommitted, 0, 0, &[], (1, 3)).breaks(Rule::MarksRise);
     let tale = Tale::default();
     tale.marked(Uncommitted, 0, 0, &[], (2, 3)).marked(Committed, 0, 0, &[], (2, 2)).breaks(Rule::MarksRise);
     // Two that asked at the same time may be answered in any order.
     let tale = Tale::default();
+    let before = tale.now();
     tale.marked(Uncommitted, 0, 0, &[], (2, 3));
-    let late = levada_history::Read { asked: before, ..read_of(&tale) };
-    tale.event(Event::Read(levada_history::Read { last_stable: levada_model::Offset(1), ..late })).is_good();
-}
-
-/// The read that a tale of one read begins with.
-fn read_of(tale: &Tale) -> levada_history::Read {
-    tale.reads().remove(0)
+    let marks = Marks { high_watermark: Offset(3), last_stable: Offset(1) };
+    let late = Read { asked: before, marks: Some(marks), ..tale.reads().remove(0) };
+    tale.event(Event::Read(late)).is_good();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Histories in few words.
 
-use levada_history::{At, Event, History, Life, Look, Outcome, Partition, Read, Rule, TransactionNumber, Value, View};
+use levada_history::{
+    At, Event, History, Life, Look, Marks, Outcome, Partition, Read, Rule, TransactionNumber, Value, View,
+};
 use levada_model::{GroupName, Offset, PartitionIndex, TopicName};
 
 pub(crate) use Outcome::{Abort, Commit};
@@ -107,8 +109,7 @@ impl Tale {
             from: Offset(0),
             records: records.iter().map(|(offset, value)| (Offset(*offset), *value)).collect(),
             next: Offset(next),
-            high_watermark: Offset(marks.1),
-            last_stable: Offset(marks.0),
+            marks: Some(Marks { high_watermark: Offset(marks.1), last_stable: Offset(marks.0) }),
         }))
     }
 

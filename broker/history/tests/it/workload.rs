@@ -11,7 +11,7 @@ use levada_model::{GroupName, Offset};
 use crate::memory::{Memory, Mistake};
 use crate::tale::partition;
 
-const PRODUCERS: u32 = 4;
+const PRODUCERS: u32 = 3;
 
 /// Runs what never waits for anything.
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -25,7 +25,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 fn setting() -> Setting {
     Setting {
-        partitions: (0..3).map(partition).collect(),
+        partitions: (0..2).map(partition).collect(),
         groups: ["g", "h"].map(|name| GroupName::new(name).expect("a name")).to_vec(),
         source: partition(9),
         source_end: Offset(1 << 20),
@@ -48,7 +48,7 @@ fn violations(seed: u64, mistake: Mistake) -> Vec<Violation> {
             }
         }
         for crash in 1..=3 {
-            while workload.ended().0 < 20 * crash || workload.ended().1 < 5 * crash {
+            while workload.ended().0 < 15 * crash || workload.ended().1 < 4 * crash {
                 thread::yield_now();
             }
             workload.history().note(Event::Down("killed"));
@@ -59,7 +59,7 @@ fn violations(seed: u64, mistake: Mistake) -> Vec<Violation> {
     });
     run(workload.settle(PRODUCERS));
     let (committed, aborted) = workload.ended();
-    assert!(committed >= 60 && aborted > 0, "it was about something: {committed} and {aborted}");
+    assert!(committed >= 45 && aborted >= 12, "it was about something: {committed} and {aborted}");
     workload.history().check()
 }
 

@@ -1,5 +1,6 @@
 //! The measurements themselves: each runs Levada and what it is held against by turns in one run, and prints one row.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::load::{self, Measured, request};
 use crate::process::Server;
 use crate::{disk, sockets, table};
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
+pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 const BATCH: (&str, &str) = ("Content-Type", "application/vnd.levada.record-batch");
 /// Bytes of one record's value.
 const VALUE_BYTES: usize = 1024;
@@ -25,7 +26,7 @@ pub(crate) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    fn fresh(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn fresh(&self, name: &str) -> std::path::PathBuf {
         let dir = self.dir.join(name);
         if dir.exists() {
             std::fs::remove_dir_all(&dir).expect("the folder is ours");
@@ -35,7 +36,8 @@ impl Setting<'_> {
     }
 }
 
-fn records_json(count: usize) -> Vec<u8> {
+/// A request's body with so many records.
+pub(crate) fn records_json(count: usize) -> Vec<u8> {
     let filler = "x".repeat(VALUE_BYTES - 40);
     let record = |i: usize| format!(r#"{{"key":"user-{i:05}","value":{{"n":1{i:07},"text":"{filler}"}}}}"#);
     format!(r#"{{"records":[{}]}}"#, (0..count).map(record).collect::<Vec<_>>().join(",")).into_bytes()
@@ -53,7 +55,8 @@ fn batch(count: usize) -> Vec<u8> {
     built.stamp(levada_model::Offset(0), levada_model::LeaderEpoch(0)).bytes().to_vec()
 }
 
-fn create(server: &Server, topic: &str, partitions: u32, durability: &str) {
+/// Creates a topic.
+pub(crate) fn create(server: &Server, topic: &str, partitions: u32, durability: &str) {
     let body = format!(
         r#"{{"name":"{topic}","partitions":{partitions},"config":{{"durability":"{durability}","retention.bytes":2147483648}}}}"#
     );
@@ -62,21 +65,34 @@ fn create(server: &Server, topic: &str, partitions: u32, durability: &str) {
 
 /// Sends one request outside of any load; the body's size.
 fn once(server: &Server, bytes: &[u8]) -> usize {
+    exchange(server, bytes).1.len()
+}
+
+/// Sends one request outside of any load; the body, which is small.
+pub(crate) fn ask(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let (buffer, body) = exchange(server, bytes);
+    buffer[body].to_vec()
+}
+
+fn exchange(server: &Server, bytes: &[u8]) -> (Vec<u8>, Range<usize>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).await.expect("it listens");
         tokio::io::AsyncWriteExt::write_all(&mut stream, bytes).await.expect("it reads");
-        load::answer(&mut stream, &mut vec![0; 1 << 20]).await.expect("it answers with 2xx")
+        let mut buffer = vec![0; 1 << 20];
+        let body = load::answer(&mut stream, &mut buffer).await.expect("it answers with 2xx");
+        (buffer, body)
     })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The value in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 /// Runs two loads by turns; the median of `figure` on each side, the median of their ratios, and processor time.
-fn by_turns(
+pub(crate) fn by_turns(
     setting: &Setting<'_>,
     mut ours: impl FnMut() -> Measured,
     mut theirs: impl FnMut() -> Measured,

@@ -17,6 +17,11 @@ pub(crate) fn fill(path: &Path, bytes: usize) {
 
 /// Median microseconds of an fdatasync after a write of `bytes` into a file whose zeros were written before.
 pub(crate) fn sync_of_zeros_us(dir: &Path, bytes: usize, rounds: usize) -> f64 {
+    syncs_of_zeros_us(dir, bytes, rounds)[rounds / 2]
+}
+
+/// Microseconds of each of these fdatasyncs, sorted.
+pub(crate) fn syncs_of_zeros_us(dir: &Path, bytes: usize, rounds: usize) -> Vec<f64> {
     let file = file(dir, "zeros");
     file.write_all_at(&vec![0; bytes * rounds], 0).expect("the disk takes it");
     file.sync_all().expect("the disk syncs");
@@ -30,7 +35,7 @@ pub(crate) fn sync_of_zeros_us(dir: &Path, bytes: usize, rounds: usize) -> f64 {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    times[rounds / 2]
+    times
 }
 
 /// Bytes a second of plain writes of `chunk` bytes each to a new file for `duration`; each followed by an fdatasync if

@@ -3,7 +3,9 @@
 //! It works on raw bytes, so that the client costs as little as it can on the processors that it shares with the server,
 //! and costs the same whichever server answers.
 
+use std::borrow::Cow;
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,23 +51,52 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
     [head.as_bytes(), body].concat()
 }
 
+/// What one connection asks, request by request.
+pub(crate) trait Script: Send {
+    /// The next request.
+    fn next(&mut self) -> Cow<'_, [u8]>;
+
+    /// Takes in the body of its answer. Says whether this is one of the requests that are measured.
+    fn answered(&mut self, body: &[u8]) -> bool;
+}
+
+/// The same request over and over.
+struct Same(Vec<u8>);
+
+impl Script for Same {
+    fn next(&mut self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.0)
+    }
+
+    fn answered(&mut self, _: &[u8]) -> bool {
+        true
+    }
+}
+
 /// Sends `requests[i % len]` on connection `i`, over and over, for `duration` after a warm-up of a fifth of it.
 pub(crate) fn run(server: &Server, requests: &[Vec<u8>], connections: usize, duration: Duration) -> Measured {
+    let same = |i: usize| Box::new(Same(requests[i % requests.len()].clone())) as Box<dyn Script>;
+    run_scripts(server, (0..connections).map(same).collect(), duration)
+}
+
+/// Lets each script have a connection, for `duration` after a warm-up of a fifth of it.
+pub(crate) fn run_scripts(server: &Server, scripts: Vec<Box<dyn Script>>, duration: Duration) -> Measured {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let go = |until: Instant| async move {
-            let tasks: Vec<_> = (0..connections)
-                .map(|i| tokio::spawn(one_connection(server.port, requests[i % requests.len()].clone(), until)))
-                .collect();
-            let mut all = Vec::new();
+        let go = |scripts: Vec<Box<dyn Script>>, until: Instant| async move {
+            let connection = |script| tokio::spawn(one_connection(server.port, script, until));
+            let tasks: Vec<_> = scripts.into_iter().map(connection).collect();
+            let (mut scripts, mut all) = (Vec::new(), Vec::new());
             for task in tasks {
-                all.extend(task.await.expect("the task lives").expect("every request is answered with 2xx"));
+                let (script, latencies) = task.await.expect("the task lives").expect("all is answered with 2xx");
+                scripts.push(script);
+                all.extend(latencies);
             }
-            all
+            (scripts, all)
         };
-        go(Instant::now() + duration / 5).await;
+        let (scripts, _) = go(scripts, Instant::now() + duration / 5).await;
         let (start, cpu) = (Instant::now(), server.cpu_seconds());
-        let mut latencies_us = go(start + duration).await;
+        let (_, mut latencies_us) = go(scripts, start + duration).await;
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu_seconds() - cpu);
         latencies_us.sort_by(f64::total_cmp);
         let requests = latencies_us.len() as u64;
@@ -73,25 +104,34 @@ pub(crate) fn run(server: &Server, requests: &[Vec<u8>], connections: usize, dur
     })
 }
 
-async fn one_connection(port: u16, request: Vec<u8>, until: Instant) -> io::Result<Vec<f64>> {
+async fn one_connection(
+    port: u16,
+    mut script: Box<dyn Script>,
+    until: Instant,
+) -> io::Result<(Box<dyn Script>, Vec<f64>)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; 256 << 10];
     let mut latencies = Vec::new();
     while Instant::now() < until {
+        let request = script.next();
         let sent = Instant::now();
         stream.write_all(&request).await?;
-        answer(&mut stream, &mut buffer).await?;
-        latencies.push(sent.elapsed().as_secs_f64() * 1e6);
+        let body = answer(&mut stream, &mut buffer).await?;
+        let latency = sent.elapsed().as_secs_f64() * 1e6;
+        drop(request);
+        if script.answered(buffer.get(body).unwrap_or_default()) {
+            latencies.push(latency);
+        }
     }
-    Ok(latencies)
+    Ok((script, latencies))
 }
 
-/// Reads one answer with a Content-Length and throws it away; its body's size.
+/// Reads one answer with a Content-Length; where its body is in the buffer, if it fits into that.
 ///
 /// # Errors
 /// When the connection ends, or the status is not 2xx.
-pub(crate) async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Range<usize>> {
     let mut have = 0;
     let (head, length) = loop {
         have += match stream.read(&mut buffer[have..]).await? {
@@ -118,5 +158,5 @@ pub(crate) async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Res
             n => n,
         };
     }
-    Ok(length)
+    Ok(head..head + length)
 }

@@ -1,9 +1,9 @@
 //! Levada against bare servers and the bare disk, in one run, as ratios: `cargo bench -p levada-server`.
 //!
 //! `cargo bench -p levada-server -- NAME…` runs only the named ones of: json-one, json-hundred, batches, fsync-one,
-//! footprint, readers, ws-push, ws-latency, ws-idle. `LEVADA_BENCH_SECONDS` (default 3) is the length of each load,
-//! `LEVADA_BENCH_TURNS` (default 3) how often the two sides take turns, `LEVADA_BENCH_IN` a folder on the disk under test
-//! (default: the target folder).
+//! footprint, readers, ws-push, ws-latency, ws-idle, txn-produce, txn-commit, txn-execute. `LEVADA_BENCH_SECONDS` (default
+//! 3) is the length of each load, `LEVADA_BENCH_TURNS` (default 3) how often the two sides take turns, `LEVADA_BENCH_IN` a
+//! folder on the disk under test (default: the target folder).
 
 mod bare;
 mod cases;
@@ -13,6 +13,7 @@ mod process;
 mod serve;
 mod sockets;
 mod table;
+mod transactions;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,7 +39,7 @@ fn main() {
         duration: Duration::from_secs(number("LEVADA_BENCH_SECONDS", 3)),
         turns: usize::try_from(number("LEVADA_BENCH_TURNS", 3)).expect("a small number"),
     };
-    let all: [(&str, Case); 9] = [
+    let all: [(&str, Case); 12] = [
         ("json-one", cases::json_one),
         ("json-hundred", cases::json_hundred),
         ("batches", cases::batches),
@@ -48,6 +49,9 @@ fn main() {
         ("ws-push", cases::ws_push),
         ("ws-latency", cases::ws_latency),
         ("ws-idle", cases::ws_idle),
+        ("txn-produce", transactions::produce),
+        ("txn-commit", transactions::commit),
+        ("txn-execute", transactions::execute),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     table::head();

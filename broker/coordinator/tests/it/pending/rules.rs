@@ -145,6 +145,73 @@ fn a_member_adds_what_it_holds_and_a_zombie_nothing() {
     world.check_replays();
 }
 
+/// A has added an offset and gone; B holds the partition after it.
+fn handed_over() -> World {
+    let mut world = World::new(1);
+    world.joins("A");
+    world.pass(3_000);
+    world.commit("A", 0, 2, None).expect("a member").expect("held");
+    world.add_as(Some("A"), P, vec![(partition(0), 5)]).expect("held");
+    world.joins("B");
+    world.leave("A").expect("a member");
+    world.pass(1_000);
+    world
+}
+
+/// Whether the one partition is undecided for B, and what it finds committed.
+fn finds(world: &World) -> (bool, Option<u64>) {
+    let holding = &world.holdings("B")[0];
+    (holding.undecided, holding.committed.map(|offset| offset.0))
+}
+
+#[test]
+fn a_partition_stays_undecided_for_its_next_holder_until_the_end_which_is_news_of_it() {
+    for (outcome, stands, restarted) in
+        [(Outcome::Commit, 5, false), (Outcome::Abort, 2, false), (Outcome::Commit, 5, true), (Outcome::Abort, 2, true)]
+    {
+        let mut world = handed_over();
+        if restarted {
+            world.restart();
+        }
+        assert_eq!(finds(&world), (true, Some(2)), "the last stable offset, and the word that it may not be the last");
+        world.check_replays();
+        world.end(P, outcome);
+        assert_eq!(world.changed.iter().cloned().collect::<Vec<_>>(), [member("B")]);
+        assert_eq!(finds(&world), (false, Some(stands)));
+        world.end(P, outcome);
+        assert!(world.changed.is_empty(), "the same end again is no news");
+    }
+}
+
+#[test]
+fn the_end_that_leaves_nothing_pending_of_a_partition_decides_it() {
+    for earlier_first in [true, false] {
+        let mut world = World::new(2);
+        world.add(P, 0, 7).expect("taken");
+        world.add(Q, 0, 5).expect("taken");
+        world.joins("B");
+        world.pass(3_000);
+        assert_eq!(world.holdings("B").iter().map(|holding| holding.undecided).collect::<Vec<_>>(), [true, false]);
+        let (first, second) = if earlier_first { (P, Q) } else { (Q, P) };
+        world.end(first, Outcome::Commit);
+        assert_eq!((world.changed.is_empty(), finds(&world).0), (earlier_first, earlier_first), "Q's is the later");
+        world.end(second, Outcome::Commit);
+        assert_eq!((world.changed.is_empty(), finds(&world)), (!earlier_first, (false, Some(5))));
+    }
+}
+
+#[test]
+fn the_explicit_word_of_the_holder_decides_its_partition() {
+    let mut world = handed_over();
+    world.commit("B", 0, 1, None).expect("a member").expect("held");
+    assert_eq!((world.changed.contains(&member("B")), finds(&world)), (true, (false, Some(1))));
+    world.commit("B", 0, 2, None).expect("a member").expect("held");
+    assert!(world.changed.is_empty());
+    world.end(P, Outcome::Commit);
+    assert_eq!((world.changed.is_empty(), finds(&world)), (true, (false, Some(2))));
+    world.check_replays();
+}
+
 #[test]
 fn a_member_that_adds_offsets_lives() {
     let mut world = World::new(1);

@@ -115,6 +115,18 @@ mod tests {
         let name = (*freed).clone();
         drop(freed);
         assert_eq!(waiting.await.expect("it gets one"), name);
+        taken.clear();
+        let mut again = BTreeSet::new();
+        for _ in 0..limits::EXECUTE_AT_ONCE_MAX {
+            taken.push(ids.take(&Principal::anonymous(), None).await);
+            again.insert(taken.last().expect("pushed").to_string());
+        }
+        assert_eq!(again.len(), taken.len());
+        assert_eq!(
+            again,
+            names.iter().map(ToString::to_string).collect(),
+            "there are no more than were needed at once"
+        );
     }
 
     #[test]

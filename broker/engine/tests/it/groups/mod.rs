@@ -21,7 +21,7 @@ use levada_model::{GroupName, MemberId, Offset};
 use crate::support::{Bench, LONG, me, name, until, values};
 
 /// Session time-out of the members of the tests, in milliseconds.
-const SESSION_MS: i64 = 45_000;
+pub(crate) const SESSION_MS: i64 = 45_000;
 /// The first generation of a group that begins at `START`: the seconds since 2020.
 const FIRST_GENERATION: u32 = 122_163_200;
 /// How long they may take to give up partitions.
@@ -41,7 +41,7 @@ pub(crate) fn open(bench: &Bench) -> Engine {
     Engine::open(EngineOptions { groups, ..bench.options() }).expect("the engine opens")
 }
 
-fn joining(topics: &[&str]) -> JoinGroup {
+pub(crate) fn joining(topics: &[&str]) -> JoinGroup {
     JoinGroup {
         topics: topics.iter().map(|topic| name(topic)).collect(),
         assignor: AssignorName::CooperativeSticky,
@@ -55,34 +55,34 @@ fn joining(topics: &[&str]) -> JoinGroup {
 }
 
 /// A member that says very seldom of itself that it lives, so that only news end its waits.
-fn quiet(topics: &[&str]) -> JoinGroup {
+pub(crate) fn quiet(topics: &[&str]) -> JoinGroup {
     JoinGroup { session_timeout_ms: 1_800_000, ..joining(topics) }
 }
 
 /// A member, its cursor, and what it has got.
-struct Member {
+pub(crate) struct Member {
     engine: Engine,
     group: GroupName,
-    id: MemberId,
-    cursor: Option<GroupCursor>,
-    got: Vec<(String, u32, u64, String)>,
+    pub(crate) id: MemberId,
+    pub(crate) cursor: Option<GroupCursor>,
+    pub(crate) got: Vec<(String, u32, u64, String)>,
 }
 
 impl Member {
-    async fn join(engine: &Engine, of: &str, topics: &[&str]) -> Self {
+    pub(crate) async fn join(engine: &Engine, of: &str, topics: &[&str]) -> Self {
         Self::join_as(engine, of, joining(topics)).await
     }
 
-    async fn join_as(engine: &Engine, of: &str, join: JoinGroup) -> Self {
+    pub(crate) async fn join_as(engine: &Engine, of: &str, join: JoinGroup) -> Self {
         let membership = engine.join_group(&me(), &group(of), join).await.expect("it joins");
         Self { engine: engine.clone(), group: group(of), id: membership.member_id, cursor: None, got: Vec::new() }
     }
 
-    fn fetching(&self, wait: Duration) -> GroupFetch {
+    pub(crate) fn fetching(&self, wait: Duration) -> GroupFetch {
         GroupFetch { cursor: self.cursor.clone(), max_records: 500, max_bytes: 1 << 20, wait }
     }
 
-    async fn try_fetch(&mut self, fetch: GroupFetch) -> Result<GroupFetched, GroupError> {
+    pub(crate) async fn try_fetch(&mut self, fetch: GroupFetch) -> Result<GroupFetched, GroupError> {
         let fetched = self.engine.fetch_group(&me(), &self.group, &self.id, fetch).await?;
         self.cursor = Some(fetched.cursor.clone());
         self.got.extend(flat(&fetched));
@@ -94,12 +94,12 @@ impl Member {
     }
 
     /// A fetch whose wait must end by itself.
-    async fn fetch_waiting(&mut self) -> GroupFetched {
+    pub(crate) async fn fetch_waiting(&mut self) -> GroupFetched {
         let fetched = tokio::time::timeout(LONG, self.fetch_for(Duration::from_secs(3_600))).await;
         fetched.expect("there is something to tell")
     }
 
-    async fn fetch(&mut self) -> GroupFetched {
+    pub(crate) async fn fetch(&mut self) -> GroupFetched {
         self.fetch_for(Duration::ZERO).await
     }
 
@@ -108,7 +108,7 @@ impl Member {
     }
 
     /// What it holds and keeps.
-    async fn holds(&self) -> Vec<(String, u32)> {
+    pub(crate) async fn holds(&self) -> Vec<(String, u32)> {
         names(&self.heartbeat().await.expect("it is a member").assignment)
     }
 
@@ -117,7 +117,12 @@ impl Member {
         self.engine.commit_member(&me(), &self.group, &self.id, CommitWhat::Cursor(cursor)).await
     }
 
-    async fn commit_offset(&self, topic: &str, partition: u32, offset: u64) -> Result<GroupCommitted, GroupError> {
+    pub(crate) async fn commit_offset(
+        &self,
+        topic: &str,
+        partition: u32,
+        offset: u64,
+    ) -> Result<GroupCommitted, GroupError> {
         let offsets = vec![(name(topic), crate::support::p(partition), Offset(offset))];
         self.engine.commit_member(&me(), &self.group, &self.id, CommitWhat::Offsets(offsets)).await
     }
@@ -189,7 +194,7 @@ pub(crate) async fn filled(engine: &Engine, topic: &str, partitions: u32, count:
     fill(engine, topic, partitions, 0..count).await;
 }
 
-async fn fill(engine: &Engine, topic: &str, partitions: u32, numbers: std::ops::Range<u32>) {
+pub(crate) async fn fill(engine: &Engine, topic: &str, partitions: u32, numbers: std::ops::Range<u32>) {
     let record = |partition| {
         numbers.clone().map(move |number| crate::support::to(partition, &format!("{topic}/{partition}/{number}")))
     };
@@ -198,14 +203,14 @@ async fn fill(engine: &Engine, topic: &str, partitions: u32, numbers: std::ops::
 }
 
 /// The engine alone, so that dropping it ends it.
-fn kill(engine: Engine, members: Vec<Member>) -> Vec<Kept> {
+pub(crate) fn kill(engine: Engine, members: Vec<Member>) -> Vec<Kept> {
     let kept = members.into_iter().map(|m| Kept { group: m.group, id: m.id, cursor: m.cursor, got: m.got }).collect();
     drop(engine);
     kept
 }
 
 /// What a member's client knows, without an engine.
-struct Kept {
+pub(crate) struct Kept {
     group: GroupName,
     id: MemberId,
     cursor: Option<GroupCursor>,
@@ -213,7 +218,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn at(self, engine: &Engine) -> Member {
+    pub(crate) fn at(self, engine: &Engine) -> Member {
         Member { engine: engine.clone(), group: self.group, id: self.id, cursor: self.cursor, got: self.got }
     }
 }

@@ -10,6 +10,7 @@ mod run;
 use levada_log::PlantedFaults;
 
 use self::run::{Ends, Run};
+use crate::support::LONG;
 
 /// Runs with power cuts, of which one at least must find what is planted.
 const SEEDS: u64 = 3;
@@ -21,13 +22,13 @@ fn seeds() -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_keep_every_promise_over_power_cuts() {
     for seed in 0..seeds() {
-        Run { seed, ends: Ends::Any, faults: PlantedFaults::default() }.holds().await;
+        Run { seed, ends: Ends::Any, faults: PlantedFaults::default(), patience: LONG * 4 }.holds().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_in_the_page_cache_keep_every_promise_over_kills() {
     for seed in 0..seeds() {
-        Run { seed, ends: Ends::NoPowerCuts, faults: PlantedFaults::default() }.holds().await;
+        Run { seed, ends: Ends::NoPowerCuts, faults: PlantedFaults::default(), patience: LONG * 4 }.holds().await;
     }
 }

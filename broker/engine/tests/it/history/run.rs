@@ -1,17 +1,17 @@
 //! One run: a load on an engine that ends and comes back again and again, and what the judge says of it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use levada_engine::Engine;
-use levada_history::{Dice, Partition, Setting, View, Violation, Workload};
+use levada_history::{Dice, Event, Partition, Setting, View, Violation, Workload};
 use levada_log::{CrashPlan, PlantedFaults};
 use levada_model::{GroupName, Offset};
 use serde_json::json;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::task::{JoinSet, yield_now};
 
 use super::node::{End, Node};
-use crate::support::{LONG, create, name, p, produce, to, until};
+use crate::support::{create, name, p, produce, to};
 
 const PRODUCERS: u32 = 6;
 /// Some transactions hang until then; now and then it hits others, too.
@@ -38,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) ends: Ends,
     pub(crate) faults: PlantedFaults,
+    /// How long it may take; only something broken takes so long.
+    pub(crate) patience: Duration,
 }
 
 impl Run {
@@ -52,27 +54,34 @@ impl Run {
     pub(crate) async fn violations(self) -> Vec<Violation> {
         let node = Node::start(self.faults);
         let setting = self.prepare(&node.engine().await).await;
-        let load = Arc::new(Workload::new(node, setting));
-        let tasks = self.tasks(&load);
+        let load = Workload::new(node, setting).into();
+        let is_over = tokio::select! {
+            () = self.work(&load) => true,
+            () = time_passes(&load, self.patience) => false,
+        };
+        if !is_over {
+            load.history().note(Event::Unexpected("the load does not come to an end".to_owned()));
+            tokio::select! { () = load.read_to_end() => (), () = time_passes(&load, self.patience) => () };
+        }
+        load.history().check()
+    }
+
+    /// Lets the load work over all ends of the engine, and come to its own.
+    async fn work(self, load: &Arc<Workload<Node>>) {
+        let tasks = self.tasks(load);
         let mut dice = Dice::new(self.seed);
         for end in 1..=ENDS {
-            let enough = async || {
-                load.broker().keep_time();
-                load.ended().0 + load.ended().1 >= end * PACE
-            };
-            until(&format!("transactions end, seed {}", self.seed), enough).await;
+            while load.ended().0 + load.ended().1 < end * PACE {
+                yield_now().await;
+            }
             let how = self.end(end, &mut dice);
             load.broker().restart(how, load.history()).await;
         }
         load.stop();
-        let settled = async {
-            tasks.join_all().await;
-            load.settle(PRODUCERS).await;
-        };
-        timeout(LONG, settled).await.unwrap_or_else(|_| panic!("the load does not come to an end, seed {}", self.seed));
+        tasks.join_all().await;
+        load.settle(PRODUCERS).await;
         let (committed, aborted) = load.ended();
         assert!(committed > PACE && aborted > 5, "it was about something: {committed} and {aborted}");
-        load.history().check()
     }
 
     fn end(self, number: u64, dice: &mut Dice) -> End {
@@ -88,7 +97,7 @@ impl Run {
     async fn prepare(self, engine: &Engine) -> Setting {
         let durability = if self.ends == Ends::Any { "fsync" } else { "page-cache" };
         let small = ("segment.bytes", json!(4_096));
-        create(engine, "a", 2, &[small.clone()]).await;
+        create(engine, "a", 2, std::slice::from_ref(&small)).await;
         create(engine, "b", 2, &[small, ("durability", json!(durability))]).await;
         create(engine, "source", 1, &[]).await;
         produce(engine, "source", (0..SOURCE_END).map(|_| to(0, "x")).collect()).await;
@@ -106,11 +115,11 @@ impl Run {
         let mut tasks = JoinSet::new();
         for producer in 0..PRODUCERS {
             let load = load.clone();
-            tasks.spawn(async move { load.produce(producer, self.seed << 8 | u64::from(producer)).await });
+            tasks.spawn(async move { load.produce(producer, (self.seed << 8) + u64::from(producer)).await });
         }
         for number in 0..2 {
             let load = load.clone();
-            tasks.spawn(async move { load.execute(self.seed << 8 | 100 + number).await });
+            tasks.spawn(async move { load.execute((self.seed << 8) + 100 + number).await });
         }
         for partition in load.setting().partitions.clone() {
             for view in [View::Committed, View::Uncommitted] {
@@ -119,5 +128,14 @@ impl Run {
             }
         }
         tasks
+    }
+}
+
+/// Keeps the engine's clock, for so long.
+async fn time_passes(load: &Workload<Node>, duration: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < duration {
+        load.broker().keep_time();
+        yield_now().await;
     }
 }

@@ -16,7 +16,7 @@ fn neighbour() -> String {
     (0..).map(|n| format!("n{n}")).find(|name| partition_of(name) == partition_of("g")).expect("one in fifty")
 }
 
-fn offsets(of: &str, member: Option<&MemberId>, list: &[(u32, u64)]) -> TransactionOffsets {
+pub(super) fn offsets(of: &str, member: Option<&MemberId>, list: &[(u32, u64)]) -> TransactionOffsets {
     let offset = |(partition, offset): &(u32, u64)| TransactionOffset {
         topic: name("t"),
         partition: p(*partition),
@@ -25,24 +25,24 @@ fn offsets(of: &str, member: Option<&MemberId>, list: &[(u32, u64)]) -> Transact
     TransactionOffsets { group: group(of), member_id: member.cloned(), offsets: list.iter().map(offset).collect() }
 }
 
-async fn plain(engine: &Engine, of: &str, offset: u64) {
+pub(super) async fn plain(engine: &Engine, of: &str, offset: u64) {
     let commit = OffsetCommit { topic: name("t"), partition: p(0), offset: From::Offset(Offset(offset)) };
     engine.commit_group_offsets(&me(), &group(of), vec![commit], false).await.expect("committed");
 }
 
 impl Transactor {
-    async fn try_add(&mut self, offsets: TransactionOffsets) -> Result<(), TransactionError> {
+    pub(super) async fn try_add(&mut self, offsets: TransactionOffsets) -> Result<(), TransactionError> {
         let open = self.begin().await;
         self.engine.add_transaction_offsets(&me(), open, offsets).await
     }
 
-    async fn add(&mut self, of: &str, list: &[(u32, u64)]) {
+    pub(super) async fn add(&mut self, of: &str, list: &[(u32, u64)]) {
         self.try_add(offsets(of, None, list)).await.expect("they are taken");
     }
 }
 
 /// Partition and offset of all that a group has committed; none if there is no such group.
-async fn stand(engine: &Engine, of: &str) -> Option<Vec<(u32, u64)>> {
+pub(super) async fn stand(engine: &Engine, of: &str) -> Option<Vec<(u32, u64)>> {
     match engine.group_offsets(&me(), &group(of)).await {
         Ok(offsets) => Some(offsets.into_iter().map(|c| (c.partition.0, c.committed.0)).collect()),
         Err(GroupError::NotFound(_)) => None,
@@ -205,11 +205,11 @@ async fn a_group_is_not_held_up_by_a_transaction_that_was_left_half_finished() {
     two.add("g", &[(0, 4)]).await;
     two.end(COMMIT).await;
     assert_eq!(stand(&engine, "g").await, Some(vec![(0, 4)]), "though the other is open still");
-    assert_eq!(engine.transactions(&me(), None, 10).await.expect("a list").len(), 1);
+    assert_eq!(engine.transactions(&me(), None, 10).await.expect("a list").transactions.len(), 1);
     bench.clock.advance(10_000);
     until("it is aborted by its own time", async || {
         engine.run_maintenance();
-        engine.transactions(&me(), None, 10).await.expect("a list").is_empty()
+        engine.transactions(&me(), None, 10).await.expect("a list").transactions.is_empty()
     })
     .await;
     assert_eq!(stand(&engine, "g").await, Some(vec![(0, 4)]));
@@ -312,7 +312,7 @@ async fn a_power_cut_in_the_middle_of_a_commit_leaves_all_groups_with_it_or_none
         let engine = open(&bench.with(disk));
         until("whatever was decided is written", async || {
             engine.run_maintenance();
-            let open = engine.transactions(&me(), None, 10).await.expect("a list");
+            let open = engine.transactions(&me(), None, 10).await.expect("a list").transactions;
             open.iter().all(|open| open.markers_missing.is_none())
         })
         .await;

@@ -1,12 +1,14 @@
 //! Transactions in partitions and groups: what is stored, who sees what of it, and how far readers come.
 
 mod coordinator;
+mod edges;
 mod groups;
 mod model;
 mod power_cut;
 mod produce;
 mod reading;
 mod stability;
+mod undecided;
 
 use levada_coordinator::{Outcome, Producer, TransactionHandle};
 use levada_engine::Isolation::{ReadCommitted, ReadUncommitted};

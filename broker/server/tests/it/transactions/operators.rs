@@ -103,7 +103,7 @@ async fn how_transactions_go_is_told_to_prometheus() {
         store_in(harness, &transaction, "t", &[json!(1)]).await;
         end(harness, &transaction, how).await.expect(200);
     }
-    for id in ["left", "open"] {
+    for id in ["left", "open", "open too"] {
         let transaction = transaction(harness, id).await;
         store_in(harness, &transaction, "t", &[json!(1)]).await;
         if id == "left" {
@@ -116,10 +116,10 @@ async fn how_transactions_go_is_told_to_prometheus() {
     };
     for line in [
         "levada_transactions_timed_out_total 1",
-        "levada_transactions_begun_total 5",
+        "levada_transactions_begun_total 6",
         "levada_transactions_committed_total 2",
         "levada_transactions_aborted_total 2",
-        "levada_transactions_open 1",
+        "levada_transactions_open 2",
     ] {
         crate::ws::client::eventually(async || told(line).await).await;
     }

@@ -41,6 +41,25 @@ async fn a_transaction_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
+async fn after_a_clean_stop_no_marker_is_sent_again() {
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", 1, &[]).await;
+    for of in ["a", "b", "c"] {
+        let transaction = begin(&engine, start(&engine, of).await).await;
+        send(&engine, transaction, "t", &[of]).await;
+        commit(&engine, transaction).await;
+    }
+    engine.close().await.expect("closed");
+    drop(engine);
+    let engine = bench.open();
+    // Looks at every coordinator, so all are loaded then.
+    assert!(open_ids(&engine).await.is_empty());
+    assert_eq!((engine.stats().transactions_open, engine.stats().duplicates), (0, 0));
+    assert_eq!(engine.stats().groups_written, 0);
+}
+
+#[tokio::test]
 async fn a_transaction_that_nobody_asks_for_is_aborted_when_what_is_left_of_its_time_is_over() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();
@@ -104,7 +123,7 @@ async fn a_coordinator_that_dies_between_prepare_and_markers_finishes_by_itself_
         gate.until_waiting(1).await;
         assert!(!ending.is_finished(), "nobody is answered before the outcome can be read");
         let state = TransactionState::Prepared(outcome);
-        let views = engine.transactions(&me(), None, 10).await.expect("a list");
+        let views = engine.transactions(&me(), None, 10).await.expect("a list").transactions;
         assert_eq!(views.iter().map(|view| (view.state, view.markers_missing)).collect::<Vec<_>>(), [(state, Some(1))]);
         let other = match outcome {
             COMMIT => ABORT,
@@ -147,7 +166,7 @@ async fn an_end_that_is_cut_at_any_step_is_whole_or_not_begun() {
             drop(engine);
 
             let engine = bench.with(cut).open();
-            let views = engine.transactions(&me(), None, 10).await.expect("a list");
+            let views = engine.transactions(&me(), None, 10).await.expect("a list").transactions;
             let is_open = views.first().is_some_and(|view| view.state == TransactionState::Ongoing);
             is_undone |= is_open;
             finished_by_itself |= !is_open && answered.is_err();
