@@ -109,7 +109,6 @@ codes! {
     TransactionEnded = "transaction-ended", 409, final, "The transaction has ended, or was ended the other way.";
     ConcurrentTransactions = "concurrent-transactions", 409, soon, "The producer's transaction before is still being ended.";
     TransactionOpen = "transaction-open", 409, final, "The producer has a transaction open here, and the records are not of it.";
-    TransactionalIdsFull = "transactional-ids-full", 409, final, "There are as many transactional ids as there may be.";
     OffsetOutOfRange = "offset-out-of-range", 410, final, "The offset is below the log start: its record is gone.";
     CursorGone = "cursor-gone", 410, final, "The cursor belongs to another topic or group, or to a topic that was deleted.";
     PreconditionFailed = "precondition-failed", 412, final, "The topic is at another version than If-Match names.";
@@ -135,6 +134,7 @@ codes! {
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster, or not for this.";
+    TransactionalIdsFull = "transactional-ids-full", 422, final, "There are as many transactional ids as there may be.";
     UpgradeRequired = "upgrade-required", 426, final, "This path is for WebSockets.";
     HeadersTooLarge = "headers-too-large", 431, final, "The request has too many or too large headers.";
     Internal = "internal", 500, broken, "The broker has a bug; its log says more.";
@@ -236,7 +236,7 @@ pub struct Members {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub expected_sequence: Option<i32>,
-    /// The setting whose limit was met (413, 431).
+    /// The setting whose limit was met (413, 431, and wherever a limit is named).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub limit: Option<String>,

@@ -62,6 +62,9 @@ pub struct TransactionList {
     /// `cursor` of the next page; null on the last.
     #[schema(required = true)]
     pub next_cursor: Option<String>,
+    /// How many coordinators could not be asked now, where some could not: the transactions that they keep are missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_coordinators: Option<u64>,
 }
 
 /// A transaction that is open or being ended.
@@ -81,8 +84,11 @@ pub struct OpenTransaction {
     pub started_at: i64,
     /// After how long it is aborted, in milliseconds.
     pub timeout_ms: u64,
-    /// Where it has written, or was going to. Topics that were deleted are left out.
+    /// Where it has written, or was going to. Topics that were deleted are left out. Of many it is the first 100.
     pub partitions: Vec<GroupPartition>,
+    /// How many partitions there are, where these are not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition_count: Option<u64>,
     /// Groups whose offsets it holds.
     pub groups: Vec<String>,
     /// Of how many of these the end is not written yet, as far as is known; null while it is open.

@@ -70,11 +70,16 @@ fn text(transactions: &[OpenTransaction]) -> String {
             open.state.as_str().to_owned(),
             time_text(open.started_at),
             time_text(open.started_at.saturating_add_unsigned(open.timeout_ms)),
-            or_nothing(partitions_text(&open.partitions)),
+            or_nothing(partitions_text(&open.partitions)) + &of_how_many(open),
             or_nothing(open.groups.join(", ")),
         ]
     }));
     table(&rows)
+}
+
+/// What is said where not all partitions are told.
+fn of_how_many(open: &OpenTransaction) -> String {
+    open.partition_count.map(|count| format!(" … of {count} partitions")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -94,12 +99,14 @@ mod tests {
             started_at: 1_700_000_000_123,
             timeout_ms: 60_000,
             partitions: vec![place(0), place(2)],
+            partition_count: None,
             groups: vec!["billing".into()],
             unfinished: None,
         };
         let empty = OpenTransaction {
             transactional_id: "b".into(),
             partitions: Vec::new(),
+            partition_count: None,
             groups: Vec::new(),
             ..open.clone()
         };

@@ -1,12 +1,14 @@
 //! The coordinator of one partition of `__consumer_offsets`: finds the group of an event, and gathers what follows.
+//!
+//! What classic members say is in `classic`.
+
+mod classic;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use levada_extension::{Assignment, AssignorFault, TopicPartition};
-use levada_model::{GroupName, InstanceId, MemberId, Tick, limits};
+use levada_model::{GroupName, MemberId, Tick, limits};
 
-use crate::classic::{ClassicAnswer, ClassicCaller, ClassicCommit, ClassicError, ClassicJoin, ClassicReply};
 use crate::group::{Context, Group};
 use crate::offsets::{MarkerError, OffsetsMarker, PendingError, TransactionalAppend};
 use crate::producers::{MarkerVerdict, Producers};
@@ -15,11 +17,8 @@ use crate::terms::{
     CommitAnswer, Committed, CoordinatorOptions, CoordinatorRecord, DeleteError, GroupSummary, GroupView, Holding,
     JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, StandaloneError, Step, TopicsView,
 };
-use crate::timers::Timers;
+use crate::timers::{TICK_BYTES, Timers};
 use crate::{Outcome, Producer};
-
-/// Bytes of records after which a tick leaves the rest to the next.
-const TICK_BYTES: usize = 8 << 20;
 
 /// The groups of one partition of `__consumer_offsets`: members, assignments, offsets, timers.
 #[derive(Clone, Debug)]
@@ -357,84 +356,6 @@ impl Coordinator {
     #[must_use]
     pub fn records(&self) -> Vec<CoordinatorRecord> {
         self.groups.values().flat_map(Group::all_records).collect()
-    }
-
-    /// A classic member joins, or joins again. The answer comes among the `replies` of this step or of a later one.
-    pub fn classic_join(&mut self, now: Now, group: &GroupName, join: ClassicJoin) -> Step<()> {
-        self.groups.entry(group.clone()).or_insert_with(|| Group::new(group.clone()));
-        self.at(now, group, |group, ctx| group.classic_join(ctx, join))
-    }
-
-    /// A classic member brings the assignments (the leader) or asks for its own. The answer comes among the `replies` of
-    /// this step or of a later one.
-    pub fn classic_sync(
-        &mut self,
-        now: Now,
-        group: &GroupName,
-        token: u64,
-        caller: &ClassicCaller,
-        assignments: Vec<(MemberId, Bytes)>,
-    ) -> Step<()> {
-        if self.groups.contains_key(group) {
-            return self.at(now, group, |group, ctx| group.classic_sync(ctx, token, caller, assignments));
-        }
-        let unknown = ClassicError::UnknownMember(caller.member_id.clone());
-        let reply = ClassicReply { token, answer: ClassicAnswer::Sync(Err(unknown)) };
-        Step { replies: vec![reply], ..Step::empty(()) }
-    }
-
-    /// A classic member lives.
-    ///
-    /// # Errors
-    /// See [`ClassicError`].
-    pub fn classic_heartbeat(
-        &mut self,
-        now: Now,
-        group: &GroupName,
-        caller: &ClassicCaller,
-    ) -> Step<Result<(), ClassicError>> {
-        self.at_classic(now, group, &caller.member_id, |group, ctx| group.classic_heartbeat(ctx, caller))
-    }
-
-    /// A classic member leaves; an operator may name any.
-    ///
-    /// # Errors
-    /// See [`ClassicError`].
-    pub fn classic_leave(
-        &mut self,
-        now: Now,
-        group: &GroupName,
-        member: &MemberId,
-        instance: Option<&InstanceId>,
-    ) -> Step<Result<(), ClassicError>> {
-        self.at_classic(now, group, member, |group, ctx| group.classic_leave(ctx, member, instance))
-    }
-
-    /// A classic member commits: all of it or nothing. The engine has checked that nothing is beyond its end.
-    ///
-    /// # Errors
-    /// See [`ClassicError`].
-    pub fn classic_commit(
-        &mut self,
-        now: Now,
-        group: &GroupName,
-        caller: &ClassicCaller,
-        commits: Vec<ClassicCommit>,
-    ) -> Step<Result<(), ClassicError>> {
-        self.at_classic(now, group, &caller.member_id, |group, ctx| group.classic_commit(ctx, caller, commits))
-    }
-
-    fn at_classic(
-        &mut self,
-        now: Now,
-        group: &GroupName,
-        member: &MemberId,
-        event: impl FnOnce(&mut Group, &mut Context<'_>) -> Result<(), ClassicError>,
-    ) -> Step<Result<(), ClassicError>> {
-        if !self.groups.contains_key(group) {
-            return Step::empty(Err(ClassicError::UnknownMember(member.clone())));
-        }
-        self.at(now, group, event)
     }
 
     /// Has a group take in something from the log.

@@ -6,6 +6,9 @@ use levada_model::{Tick, Timestamp};
 
 use crate::terms::Now;
 
+/// Bytes of records after which what is due is left to the next tick.
+pub(crate) const TICK_BYTES: usize = 8 << 20;
+
 /// At most one time for each `K`.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers<K> {

@@ -55,5 +55,6 @@ pub use topics::{
     AlterTopic, CreateTopic, PartitionDescription, PartitionState, TopicDescription, TopicError, TopicPage, Truncated,
 };
 pub use transactions::{
-    ExecuteRecord, ExecuteRequest, Executed, ExecutedRecord, TransactionError, TransactionOffset, TransactionOffsets,
+    ExecuteRecord, ExecuteRequest, Executed, ExecutedRecord, OpenTransactions, TransactionError, TransactionOffset,
+    TransactionOffsets,
 };

@@ -151,7 +151,7 @@ impl PartitionSet {
         max_bytes: usize,
     ) -> Result<Vec<(Place, Fetched)>, RoundError> {
         let room = Room { records: max_records, bytes: max_bytes };
-        let asked = self.asked.unwrap_or(room);
+        let asked = self.asked.unwrap_or(if self.filters() { room.within_a_call() } else { room });
         let reads = self.read_in_turn(asked).await?;
         let reads = match &self.filter {
             Some(by) => self.pass(by, reads, room).await?,

@@ -95,6 +95,8 @@ pub const TRANSACTION_TIMEOUT_MS_DEFAULT: u64 = 60_000;
 pub const READ_ABORTED_MAX: usize = 64;
 /// Most partitions that one transaction writes to.
 pub const TRANSACTION_PARTITIONS_MAX: usize = 10_000;
+/// Most partitions of a transaction that are told where several are listed.
+pub const TRANSACTION_PARTITIONS_TOLD_MAX: usize = 100;
 /// Most groups whose offsets one transaction commits.
 pub const TRANSACTION_GROUPS_MAX: usize = 100;
 /// Most transactions with offsets of groups that are open at once in one partition of `__consumer_offsets`.

@@ -42,7 +42,8 @@ pub struct Executed {
 }
 
 impl Client {
-    /// Does a whole transaction with one request. With a key it is done once, however often it is sent.
+    /// Does a whole transaction with one request. With a key it is done once, however often it is sent within a day (or
+    /// before so many others come that the server forgets its answer, see its documentation).
     ///
     /// # Errors
     /// See [`ClientError`]; nothing of it was done where a refusal's `effect` is `none`.

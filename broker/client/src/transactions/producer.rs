@@ -2,6 +2,7 @@
 //! what is safe to try again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use levada_api::{Effect, Placed, Placement, ProduceAnswer, Producer, TransactionOffsets};
@@ -32,7 +33,8 @@ pub struct Transaction<'p> {
     id: String,
     /// Records so far, by topic and partition.
     sequences: BTreeMap<(String, u32), i32>,
-    /// Whether a produce failed that may have stored something: its numbers must not name other records.
+    /// Whether something is under way, or failed, or was given up by its caller, that may have stored something: its numbers
+    /// must not name other records.
     is_unsure: bool,
 }
 
@@ -111,22 +113,34 @@ impl Transaction<'_> {
     /// aborted.
     pub async fn produce(&mut self, topic: &str, records: &[NewRecord]) -> Result<Vec<Placed>, ClientError> {
         self.check()?;
-        let placed = self.try_produce(topic, records).await;
-        self.is_unsure |= placed.as_ref().is_err_and(may_be_stored);
+        let doubt = AtomicBool::new(false);
+        // If this future is dropped, nobody knows.
+        self.is_unsure = true;
+        let placed = self.try_produce(topic, records, &doubt).await;
+        self.is_unsure = placed.is_err() && doubt.into_inner();
         placed
     }
 
-    async fn try_produce(&mut self, topic: &str, records: &[NewRecord]) -> Result<Vec<Placed>, ClientError> {
+    /// `doubt` is raised by each try that may have stored something and failed: the last may be refused for sure.
+    async fn try_produce(
+        &mut self,
+        topic: &str,
+        records: &[NewRecord],
+        doubt: &AtomicBool,
+    ) -> Result<Vec<Placed>, ClientError> {
         let (client, id, retry_for) = (&self.owner.client, self.id.as_str(), self.owner.retry_for);
         let named = records.first().and_then(|first| first.partition);
         let one = named.filter(|one| records.iter().all(|record| record.partition == Some(*one)));
+        let send = async |sequence| {
+            let answer = client.produce_in(topic, records, id, sequence).await.and_then(all_placed);
+            doubting(answer, doubt)
+        };
         let placed = match one {
             Some(partition) => {
                 let sequence = self.sequences.get(&(topic.to_owned(), partition)).copied().unwrap_or_default();
-                let send = || async { all_placed(client.produce_in(topic, records, id, Some(sequence)).await?) };
-                retried(retry_for, send).await?
+                retried(retry_for, || send(Some(sequence))).await?
             }
-            None => all_placed(client.produce_in(topic, records, id, None).await?)?,
+            None => send(None).await?,
         };
         for place in &placed {
             let next = self.sequences.entry((topic.to_owned(), place.partition)).or_default();
@@ -139,13 +153,22 @@ impl Transaction<'_> {
     /// Takes offsets of a group in: they are committed with the transaction.
     ///
     /// # Errors
-    /// See [`Client::add_transaction_offsets`].
+    /// See [`Client::add_transaction_offsets`]. As with [`produce`](Self::produce), where they may have been taken in all the
+    /// same it can only be aborted.
     pub async fn add_offsets(&mut self, offsets: &TransactionOffsets) -> Result<(), ClientError> {
+        self.check()?;
+        let doubt = AtomicBool::new(false);
+        // As in a produce: these must not come behind others that are sent later.
+        self.is_unsure = true;
         let (client, id) = (&self.owner.client, self.id.as_str());
-        retried(self.owner.retry_for, || client.add_transaction_offsets(id, offsets)).await.map(drop)
+        let send = async || doubting(client.add_transaction_offsets(id, offsets).await, &doubt);
+        let added = retried(self.owner.retry_for, send).await;
+        self.is_unsure = added.is_err() && doubt.into_inner();
+        added.map(drop)
     }
 
-    /// Commits it: answers once all of it can be read.
+    /// Commits it: answers once all of it counts. Readers come to its records then, or in a partition where an earlier
+    /// transaction is open when that one ends.
     ///
     /// # Errors
     /// See [`Client::commit_transaction`]. After `transaction-ended` it was aborted, by its time-out or an operator, and
@@ -186,9 +209,14 @@ where
     }
 }
 
-/// Whether it is not certain that nothing was stored: by the last try, or by one before it.
-fn may_be_stored(error: &ClientError) -> bool {
-    error.problem().is_none_or(|problem| problem.effect != Effect::None || problem.retryable)
+/// The answer of a try, with a doubt raised if it is not certain that nothing came of it.
+fn doubting<T>(answer: Result<T, ClientError>, doubt: &AtomicBool) -> Result<T, ClientError> {
+    if let Err(error) = &answer
+        && error.problem().is_none_or(|problem| problem.effect != Effect::None)
+    {
+        doubt.store(true, Ordering::Relaxed);
+    }
+    answer
 }
 
 /// The places of all records, or the first problem, beside which others were stored.

@@ -13,6 +13,8 @@ pub(crate) enum Reply {
     Body(u16, &'static str, String),
     /// Reads the request and closes the connection.
     HangUp,
+    /// Reads the request and never answers.
+    Silence,
     /// Answers with an event stream of this text, and closes it.
     Events(String),
 }
@@ -91,6 +93,7 @@ async fn converse(
         let reply = replies.lock().expect("no test panics with it").pop_front();
         let (head, body) = match reply.unwrap_or_else(|| otherwise(&asked)) {
             Reply::HangUp => return,
+            Reply::Silence => std::future::pending().await,
             Reply::Body(status, kind, body) => {
                 (format!("{status} X\r\ncontent-type: {kind}\r\ncontent-length: {}", body.len()), body)
             }

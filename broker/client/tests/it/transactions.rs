@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_api::{ErrorCode, Problem};
+use levada_api::{Effect, ErrorCode, Problem, TransactionOffsets};
 use levada_client::{Client, ClientError, Execute, ExecuteRecord, NewRecord, TransactionalProducer};
 
 use crate::script::{Reply, Script};
@@ -101,6 +101,69 @@ async fn what_has_no_number_is_not_sent_again() {
     assert!(matches!(open.produce("t", &one("b")).await, Err(ClientError::OnlyAbort { .. })));
     assert!(matches!(open.commit().await, Err(ClientError::OnlyAbort { .. })));
     assert_eq!(script.asked().len(), 3, "and nothing is sent any more");
+}
+
+/// Gives a call up once the server has its request, which is the `count`th.
+async fn give_up<T>(script: &Script, count: usize, call: impl Future<Output = T>) {
+    let mut call = std::pin::pin!(call);
+    let heard = async {
+        while script.asked().len() < count {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = &mut call => panic!("nobody answers"),
+        () = heard => {}
+    }
+}
+
+#[tokio::test]
+async fn what_was_given_up_leaves_a_transaction_that_can_only_be_aborted() {
+    let offsets = TransactionOffsets { group: "g".to_owned(), member_id: None, offsets: Vec::new() };
+    for is_produce in [true, false] {
+        let replies = vec![begun("1"), placed(0, 0), Reply::Silence, ended(1), begun("2"), placed(0, 2)];
+        let (script, mut producer) = producer(replies).await;
+        let mut open = producer.begin().await.expect("it begins");
+        open.produce("t", &one("a")).await.expect("it is stored");
+        if is_produce {
+            give_up(&script, 4, open.produce("t", &one("given up"))).await;
+        } else {
+            give_up(&script, 4, open.add_offsets(&offsets)).await;
+        }
+        // The server may have taken it, under the number that these would have.
+        assert!(matches!(open.produce("t", &one("b")).await, Err(ClientError::OnlyAbort { .. })));
+        assert!(matches!(open.add_offsets(&offsets).await, Err(ClientError::OnlyAbort { .. })));
+        assert!(matches!(open.commit().await, Err(ClientError::OnlyAbort { .. })));
+        assert_eq!(script.asked().len(), 4, "and nothing is sent any more");
+        let mut next = producer.begin().await.expect("the next one");
+        next.produce("t", &one("b")).await.expect("it is stored");
+        assert_eq!(lines(&script)[4..], ["POST …/1/abort", "POST …", "POST /v1/topics/t/records"]);
+        assert_eq!(script.asked()[6].header("producer-sequence"), Some("0"));
+    }
+}
+
+#[tokio::test]
+async fn a_last_try_that_is_refused_for_sure_says_nothing_of_those_before_it() {
+    let retiring = refused(ErrorCode::PartitionRetiring);
+    for (first, is_sure) in [(Reply::HangUp, false), (refused(ErrorCode::Overloaded), true)] {
+        let (_script, mut producer) = producer(vec![begun("1"), first, retiring.clone(), ended(1)]).await;
+        let mut open = producer.begin().await.expect("it begins");
+        assert_eq!(code(&open.produce("t", &one("a")).await.expect_err("no")), Some(ErrorCode::PartitionRetiring));
+        assert_eq!(open.commit().await.is_ok(), is_sure);
+    }
+}
+
+#[tokio::test]
+async fn offsets_that_may_have_been_taken_in_all_the_same_leave_only_the_abort() {
+    let offsets = TransactionOffsets { group: "g".to_owned(), member_id: None, offsets: Vec::new() };
+    let unsure = Reply::problem(&Problem::new(ErrorCode::LogFenced, "it says no").effect(Effect::Possible));
+    for (answer, is_sure) in [(unsure, false), (refused(ErrorCode::IllegalGeneration), true)] {
+        let (_script, producer) = producer(vec![begun("1"), answer, ended(1)]).await;
+        let mut producer = producer.retrying_for(Duration::ZERO);
+        let mut open = producer.begin().await.expect("it begins");
+        open.add_offsets(&offsets).await.expect_err("refused");
+        assert_eq!(open.commit().await.is_ok(), is_sure);
+    }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use super::terms::{
     Progress, TransactionCounts, TransactionError, TransactionOptions, TransactionStep, TransactionView,
 };
 use crate::terms::{CoordinatorRecord, Now};
-use crate::timers::Timers;
+use crate::timers::{TICK_BYTES, Timers};
 
 /// The transactional ids of one partition of `__transaction_state`: their producers, transactions and timers.
 #[derive(Clone, Debug)]
@@ -82,10 +82,16 @@ impl TransactionCoordinator {
     }
 
     /// Does all that is due: aborts transactions whose time is over, sends markers again, forgets ids that were not used.
+    /// Where that is much the rest stays due.
     pub fn tick(&mut self, now: Now) -> TransactionStep<()> {
         let mut all = TransactionStep::empty(());
-        while let Some(id) = self.due.pop(now.tick) {
-            all.absorb(self.at(now, &id, |entry, ctx| entry.tick(ctx)));
+        let mut size_bytes = 0;
+        while size_bytes < TICK_BYTES
+            && let Some(id) = self.due.pop(now.tick)
+        {
+            let step = self.at(now, &id, |entry, ctx| entry.tick(ctx));
+            size_bytes += step.size_bytes();
+            all.absorb(step);
         }
         all
     }
@@ -176,7 +182,8 @@ impl TransactionCoordinator {
         self.at_transaction(now, transaction, |entry, ctx, producer| entry.add_offsets(ctx, producer, group))
     }
 
-    /// A transaction ends. The same end again answers the same, until the next transaction has ended.
+    /// A transaction ends, for its producer or an operator: whoever else ended it, its producer is told so, and may go on. The
+    /// same end again answers the same, until the next transaction has ended.
     ///
     /// # Errors
     /// See [`EndError`].
@@ -187,18 +194,6 @@ impl TransactionCoordinator {
         outcome: Outcome,
     ) -> TransactionStep<Result<Progress<Producer>, EndError>> {
         self.at_transaction(now, transaction, |entry, ctx, producer| entry.end(ctx, producer, outcome, None))
-    }
-
-    /// An operator aborts this transaction. Its producer is told so, and may go on. The same again answers the same.
-    ///
-    /// # Errors
-    /// See [`TransactionError`].
-    pub fn abort(
-        &mut self,
-        now: Now,
-        transaction: TransactionHandle,
-    ) -> TransactionStep<Result<Progress<()>, TransactionError>> {
-        self.at_transaction(now, transaction, |entry, ctx, producer| entry.abort(ctx, producer))
     }
 
     /// A transaction of one request begins under an id of the broker's own (one that
@@ -279,24 +274,30 @@ impl TransactionCoordinator {
         self.producers.contains_key(&producer_id)
     }
 
+    /// Whether this producer is one of the broker's own, which has only transactions of one request.
+    #[must_use]
+    pub fn is_internal(&self, producer_id: ProducerId) -> bool {
+        self.producers.get(&producer_id).is_some_and(TransactionalId::is_internal)
+    }
+
     /// How many ids have a transaction that is open or being ended.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.open
     }
 
-    /// The transaction of this id that is open or being ended.
+    /// The transaction of this id that is open or being ended, with at most so many of its partitions.
     #[must_use]
-    pub fn transaction(&self, id: &TransactionalId) -> Option<TransactionView> {
-        self.entries.get(id)?.view(&self.options)
+    pub fn transaction(&self, id: &TransactionalId, partitions_max: usize) -> Option<TransactionView> {
+        self.entries.get(id)?.view(&self.options, partitions_max)
     }
 
-    /// At most `limit` transactions that are open or being ended, by transactional id, behind `after`.
+    /// At most `limit` ids that have a transaction which is open or being ended, in order, behind `after`.
     #[must_use]
-    pub fn transactions(&self, after: Option<&TransactionalId>, limit: usize) -> Vec<TransactionView> {
+    pub fn open_ids(&self, after: Option<&TransactionalId>, limit: usize) -> Vec<TransactionalId> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let entries = self.entries.range::<TransactionalId, _>((from, Bound::Unbounded));
-        entries.filter_map(|(_, entry)| entry.view(&self.options)).take(limit).collect()
+        entries.filter(|(_, entry)| entry.is_open()).map(|(id, _)| id.clone()).take(limit).collect()
     }
 
     /// Records that hold all that it knows: what is left of all its steps' records after compaction.
@@ -397,6 +398,12 @@ impl<T> TransactionStep<T> {
     pub fn empty(answer: T) -> Self {
         let counts = TransactionCounts::default();
         Self { answer, records: Vec::new(), markers: Vec::new(), completed: Vec::new(), counts }
+    }
+
+    /// About how much its effects take: what a marker goes to is as much as the record that names it.
+    fn size_bytes(&self) -> usize {
+        let markers = self.markers.iter().map(|markers| markers.participants.size_bytes());
+        self.records.iter().map(CoordinatorRecord::size_bytes).chain(markers).sum()
     }
 
     /// Adds the effects of a later step.

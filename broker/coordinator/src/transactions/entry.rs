@@ -1,7 +1,12 @@
-//! One transactional id: who may speak for it, and the life of its transactions.
+//! One transactional id: the life of its transactions up to their ends.
+//!
+//! Who may speak for it is in `standing`, how a transaction ends in `ending`.
 //!
 //! What must survive a restart lies in `record`, exactly as it is stored. All else belongs to the moment: whether a
 //! transaction with nothing in it has begun, which markers are missing, and when something is due.
+
+mod ending;
+mod standing;
 
 use std::collections::BTreeSet;
 
@@ -9,13 +14,14 @@ use levada_extension::TopicPartition;
 use levada_model::{GroupName, ProducerEpoch, ProducerId, Tick, Timestamp, TransactionalId, limits};
 
 use super::TransactionHandle;
-use super::record::{Contents, Ended, KeptAnswer, LAST_EPOCH, Phase, TransactionRecord, encode_key};
+use super::record::{Contents, Phase, TransactionRecord, encode_key};
 use super::terms::{
-    AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Outcome, Participants, Producer,
-    Progress, TransactionCounts, TransactionError, TransactionOptions, TransactionState, TransactionView, WriteMarkers,
+    AddError, BeginError, BodyDigest, ExecuteError, Executing, InitError, Outcome, Participants, Producer, Progress,
+    TransactionCounts, TransactionOptions, TransactionState, TransactionView, WriteMarkers,
 };
 use crate::terms::{CoordinatorRecord, Now};
 use crate::timers::{after, after_stored};
+use standing::Standing;
 
 /// A transactional id.
 #[derive(Clone, Debug)]
@@ -35,6 +41,9 @@ pub(super) struct Entry {
     failed: Participants,
     /// When its transaction is aborted, markers are sent again, or it is forgotten.
     due: Option<Tick>,
+    /// Whether its epoch may be that of a transaction of one request that began before the coordinator was loaded, of which
+    /// nothing was stored.
+    may_have_begun: bool,
 }
 
 /// What there is of an open transaction besides its record.
@@ -58,20 +67,6 @@ pub(super) struct Context<'a> {
     pub(super) counts: TransactionCounts,
 }
 
-/// What a producer id and epoch stand for.
-enum Standing {
-    /// The transaction that is open, or the next one.
-    Current,
-    /// A transaction that is being ended.
-    Ending(Outcome),
-    /// The transaction that ended last, and what is answered to its end.
-    Ended(Outcome, Producer),
-    /// A later epoch was given out.
-    Fenced,
-    /// This was never given out.
-    Unknown,
-}
-
 impl Entry {
     /// One that is new; nothing of it is stored.
     pub(super) fn new(id: TransactionalId, producer_id: ProducerId, timeout_ms: u64) -> Self {
@@ -84,7 +79,7 @@ impl Entry {
             successor: None,
             answer: None,
         };
-        Self { stored: false, ..Self::replayed(id, record) }
+        Self { stored: false, may_have_begun: false, ..Self::replayed(id, record) }
     }
 
     /// One that the log has.
@@ -99,6 +94,7 @@ impl Entry {
             missing: Participants::default(),
             failed: Participants::default(),
             due: None,
+            may_have_begun: true,
         }
     }
 
@@ -108,7 +104,7 @@ impl Entry {
             Phase::Idle => self.due = Some(after_stored(ctx.now, self.record.written_at, self.kept_ms(ctx.options))),
             Phase::Open(contents) => {
                 let (started_at, timeout_ms) = (contents.started_at, self.record.timeout_ms);
-                self.begun = Some(Begun { started_at, timeout_ms, body: None, here: false });
+                self.begun = Some(Begun { started_at, timeout_ms, body: contents.body, here: false });
                 self.due = Some(after_stored(ctx.now, started_at, timeout_ms));
             }
             Phase::Ending { .. } => self.send_markers(ctx),
@@ -185,7 +181,9 @@ impl Entry {
         let of = match (&self.record.answer, &self.begun) {
             (Some(answer), _) => Some(Some(answer.body)),
             (None, Some(begun)) if begun.here => Some(begun.body),
-            (None, _) => None,
+            // What was left open is given up for the same request, but another one is told of it.
+            (None, Some(begun)) => begun.body.filter(|of| Some(*of) != body).map(Some),
+            (None, None) => None,
         };
         if of.is_some_and(|of| of != body) {
             return Err(ExecuteError::KeyReused);
@@ -200,10 +198,11 @@ impl Entry {
             }
             (Phase::Idle, None) => {}
         }
-        if self.is_vacant() {
+        if self.is_vacant() || self.may_have_begun {
             self.fence(spare).ok_or(ExecuteError::NeedsProducerId)?;
         }
         self.reserve_successor(spare).ok_or(ExecuteError::NeedsProducerId)?;
+        self.may_have_begun = false;
         self.begun_with(ctx, timeout_ms, body);
         Ok(Progress::Done(Executing::Begun(self.handle(ctx))))
     }
@@ -249,76 +248,6 @@ impl Entry {
         Ok(())
     }
 
-    /// A transaction ends, with what is to be answered to its request if that comes again.
-    pub(super) fn end(
-        &mut self,
-        ctx: &mut Context<'_>,
-        producer: Producer,
-        outcome: Outcome,
-        answer: Option<KeptAnswer>,
-    ) -> Result<Progress<Producer>, EndError> {
-        match self.standing(producer) {
-            Standing::Ending(ending) if ending == outcome => return Ok(self.wait()),
-            Standing::Ended(ended, next) if ended == outcome => return Ok(Progress::Done(next)),
-            _ => self.admit(producer)?,
-        }
-        let limit = limits::EXECUTE_ANSWER_BYTES_MAX;
-        if answer.as_ref().is_some_and(|answer| answer.bytes.len() > limit) {
-            return Err(EndError::AnswerTooLarge { limit });
-        }
-        self.record.answer = answer;
-        self.finish(ctx, outcome, false);
-        Ok(if self.contents().is_some() { self.wait() } else { Progress::Done(self.record.producer) })
-    }
-
-    /// An operator aborts a transaction.
-    pub(super) fn abort(
-        &mut self,
-        ctx: &mut Context<'_>,
-        producer: Producer,
-    ) -> Result<Progress<()>, TransactionError> {
-        if let Some(last) = self.record.last.filter(|last| last.transaction == producer) {
-            return match last.outcome {
-                Outcome::Abort => Ok(Progress::Done(())),
-                outcome @ Outcome::Commit => Err(TransactionError::TransactionEnded { outcome }),
-            };
-        }
-        match &self.record.phase {
-            _ if self.record.producer != producer => Err(TransactionError::UnknownTransaction),
-            Phase::Ending { outcome: Outcome::Abort, .. } => Ok(self.wait()),
-            Phase::Ending { outcome, .. } => Err(TransactionError::TransactionEnded { outcome: *outcome }),
-            Phase::Idle if self.begun.is_none() => Err(TransactionError::UnknownTransaction),
-            Phase::Idle | Phase::Open(_) => {
-                self.finish(ctx, Outcome::Abort, false);
-                Ok(if self.contents().is_some() { self.wait() } else { Progress::Done(()) })
-            }
-        }
-    }
-
-    /// Markers are written.
-    pub(super) fn markers_written(&mut self, ctx: &mut Context<'_>, producer: Producer, written: &Participants) {
-        if !self.is_ending(producer) {
-            return;
-        }
-        self.missing.remove_all(written);
-        self.failed.remove_all(written);
-        if self.missing.is_empty() {
-            self.close(ctx);
-        }
-    }
-
-    /// Markers could not be written.
-    pub(super) fn markers_failed(&mut self, ctx: &mut Context<'_>, producer: Producer, failed: &Participants) {
-        if !self.is_ending(producer) {
-            return;
-        }
-        self.failed.add_among(&self.missing, failed);
-        if !self.failed.is_empty() {
-            let again = after(ctx.now.tick, ctx.options.marker_retry_ms);
-            self.due = Some(self.due.map_or(again, |due| due.min(again)));
-        }
-    }
-
     /// Takes it away, whatever is kept of it.
     pub(super) fn forget(&mut self) {
         self.gone = true;
@@ -351,9 +280,14 @@ impl Entry {
         is_kept.then_some(limits::EXECUTE_ENTRY_BYTES + answer)
     }
 
-    /// The transaction that is open or being ended.
-    pub(super) fn view(&self, options: &TransactionOptions) -> Option<TransactionView> {
+    /// The transaction that is open or being ended, with the first of its partitions.
+    pub(super) fn view(&self, options: &TransactionOptions, partitions_max: usize) -> Option<TransactionView> {
         let contents = self.contents();
+        let all = contents.map(|contents| &contents.participants);
+        let some = |all: &Participants| Participants {
+            partitions: all.partitions.iter().take(partitions_max).copied().collect(),
+            groups: all.groups.clone(),
+        };
         let started_at = contents.map(|contents| contents.started_at);
         let ending = match &self.record.phase {
             Phase::Ending { outcome, .. } => Some(*outcome),
@@ -365,16 +299,10 @@ impl Entry {
             state: ending.map_or(TransactionState::Ongoing, TransactionState::Prepared),
             started_at: started_at.or(self.begun.as_ref().map(|begun| begun.started_at))?,
             timeout_ms: self.begun.as_ref().map_or(self.record.timeout_ms, |begun| begun.timeout_ms),
-            participants: contents.map(|contents| contents.participants.clone()).unwrap_or_default(),
+            participants: all.map(some).unwrap_or_default(),
+            partition_count: all.map_or(0, |all| all.partitions.len()),
             markers_missing: ending.map(|_| self.missing.len()),
         })
-    }
-
-    /// Whether this producer goes on with the next transaction once the one that is being ended has.
-    pub(super) fn is_ending_before(&self, producer: Producer) -> bool {
-        let Producer { id, epoch } = self.record.producer;
-        let is_next = producer.id == id && producer.epoch.0 == epoch.0 + 1;
-        is_next && epoch.0 < LAST_EPOCH && matches!(self.record.phase, Phase::Ending { fences: false, .. })
     }
 
     /// Whether it has a transaction that is open or being ended.
@@ -401,78 +329,6 @@ impl Entry {
         self.stored.then(|| CoordinatorRecord { key: encode_key(&self.id), value: value() })
     }
 
-    fn standing(&self, producer: Producer) -> Standing {
-        let current = self.record.producer;
-        if producer == current {
-            return match self.record.phase {
-                Phase::Ending { fences: true, .. } => Standing::Fenced,
-                Phase::Ending { outcome, .. } => Standing::Ending(outcome),
-                Phase::Idle if self.is_vacant() => Standing::Fenced,
-                // What was answered stands until it is forgotten.
-                Phase::Idle if self.record.answer.is_some() => Standing::Unknown,
-                Phase::Idle | Phase::Open(_) => Standing::Current,
-            };
-        }
-        match self.record.last {
-            Some(Ended { transaction, outcome, next: Some(next) }) if transaction == producer => {
-                Standing::Ended(outcome, next)
-            }
-            _ if producer.id == current.id && producer.epoch > current.epoch => Standing::Unknown,
-            _ => Standing::Fenced,
-        }
-    }
-
-    /// Whether this is the transaction that is open, or the next one, which may begin without a word.
-    fn admit(&self, producer: Producer) -> Result<(), TransactionError> {
-        match self.standing(producer) {
-            Standing::Current if self.lacks_successor() => Err(TransactionError::UnknownTransaction),
-            Standing::Current => Ok(()),
-            Standing::Ending(outcome) | Standing::Ended(outcome, _) => {
-                Err(TransactionError::TransactionEnded { outcome })
-            }
-            Standing::Fenced => Err(TransactionError::ProducerFenced),
-            Standing::Unknown => Err(TransactionError::UnknownTransaction),
-        }
-    }
-
-    /// Whether nobody was given the epoch, since the transaction before was aborted to fence its producer.
-    fn is_vacant(&self) -> bool {
-        let Producer { id, epoch } = self.record.producer;
-        let fenced = self.record.last.filter(|last| last.next.is_none()).map(|last| last.transaction);
-        fenced.is_some_and(|fenced| fenced.id == id && fenced.epoch.0 + 1 == epoch.0)
-    }
-
-    fn is_ending(&self, producer: Producer) -> bool {
-        producer == self.record.producer && matches!(self.record.phase, Phase::Ending { .. })
-    }
-
-    /// Whether the transaction of this epoch has nobody yet who goes on after it.
-    fn lacks_successor(&self) -> bool {
-        self.record.producer.epoch.0 >= LAST_EPOCH && self.record.successor.is_none()
-    }
-
-    fn reserve_successor(&mut self, spare: Option<ProducerId>) -> Option<()> {
-        if self.lacks_successor() {
-            self.record.successor = Some(spare?);
-            self.changed = true;
-        }
-        Some(())
-    }
-
-    /// Gives the next producer an epoch that nobody has; none if that needs a new id.
-    fn fence(&mut self, spare: Option<ProducerId>) -> Option<()> {
-        let Producer { id, epoch } = self.record.producer;
-        self.record.producer = if epoch.0 < LAST_EPOCH {
-            Producer { id, epoch: ProducerEpoch(epoch.0 + 1) }
-        } else {
-            let id = self.record.successor.or(spare)?;
-            self.record.successor = None;
-            Producer { id, epoch: ProducerEpoch(0) }
-        };
-        self.changed = true;
-        Some(())
-    }
-
     /// Notes that a transaction has begun, if none has.
     fn begun_with(&mut self, ctx: &mut Context<'_>, timeout_ms: u64, body: Option<BodyDigest>) {
         if self.begun.is_none() {
@@ -488,83 +344,13 @@ impl Entry {
         let begun = self.begun.as_ref().expect("it has begun");
         if self.record.phase == Phase::Idle {
             self.record.timeout_ms = begun.timeout_ms;
-            let contents = Contents { started_at: begun.started_at, participants: Participants::default() };
+            let Begun { started_at, body, .. } = *begun;
+            let contents = Contents { started_at, body, participants: Participants::default() };
             self.record.phase = Phase::Open(contents);
         }
         self.changed = true;
         let Phase::Open(contents) = &mut self.record.phase else { panic!("only what is open is added to") };
         &mut contents.participants
-    }
-
-    /// Decides how the transaction ends that is open, or the next one, in which there is nothing.
-    fn finish(&mut self, ctx: &mut Context<'_>, outcome: Outcome, fences: bool) {
-        let contents = match std::mem::replace(&mut self.record.phase, Phase::Idle) {
-            Phase::Open(contents) => Some(contents),
-            Phase::Idle => None,
-            Phase::Ending { .. } => panic!("an outcome stands"),
-        };
-        self.changed = true;
-        self.begun = None;
-        match outcome {
-            Outcome::Commit => ctx.counts.committed += 1,
-            Outcome::Abort => ctx.counts.aborted += 1,
-        }
-        match contents {
-            Some(contents) => {
-                self.record.phase = Phase::Ending { contents, outcome, fences };
-                self.send_markers(ctx);
-            }
-            None => self.close_as(ctx, outcome, fences),
-        }
-    }
-
-    fn send_markers(&mut self, ctx: &mut Context<'_>) {
-        self.missing = self.contents().expect("it is being ended").participants.clone();
-        self.failed = Participants::default();
-        self.send_markers_to(ctx, self.missing.clone());
-    }
-
-    /// Those that failed; if none did, all that were not heard of.
-    fn send_markers_again(&mut self, ctx: &mut Context<'_>) {
-        let failed = std::mem::take(&mut self.failed);
-        let again = if failed.is_empty() { self.missing.clone() } else { failed };
-        self.send_markers_to(ctx, again);
-    }
-
-    fn send_markers_to(&mut self, ctx: &mut Context<'_>, participants: Participants) {
-        let Phase::Ending { outcome, .. } = self.record.phase else { panic!("only an end has markers") };
-        let producer_epoch = ProducerEpoch(self.record.producer.epoch.0 + 1);
-        ctx.markers.push(WriteMarkers {
-            transaction: self.handle(ctx),
-            producer_epoch,
-            coordinator_epoch: ctx.options.coordinator_epoch,
-            outcome,
-            participants,
-        });
-        self.due = Some(after(ctx.now.tick, limits::MARKER_ANSWER_MS_MAX));
-    }
-
-    /// All markers are written.
-    fn close(&mut self, ctx: &mut Context<'_>) {
-        let phase = std::mem::replace(&mut self.record.phase, Phase::Idle);
-        let Phase::Ending { outcome, fences, .. } = phase else { panic!("only an end has markers") };
-        self.close_as(ctx, outcome, fences);
-    }
-
-    fn close_as(&mut self, ctx: &mut Context<'_>, outcome: Outcome, fences: bool) {
-        let transaction = self.record.producer;
-        let Producer { id, epoch } = transaction;
-        if fences || epoch.0 < LAST_EPOCH {
-            self.record.producer = Producer { id, epoch: ProducerEpoch(epoch.0 + 1) };
-        } else {
-            let id = self.record.successor.take().expect("the last transaction of an id begins only with one");
-            self.record.producer = Producer { id, epoch: ProducerEpoch(0) };
-        }
-        let next = (!fences).then_some(self.record.producer);
-        self.record.last = Some(Ended { transaction, outcome, next });
-        self.changed = true;
-        ctx.completed = true;
-        self.rest(ctx);
     }
 
     /// There is no transaction: from now on it is kept for a while.

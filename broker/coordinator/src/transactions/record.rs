@@ -24,6 +24,7 @@ const LAST: u8 = 1;
 const NEXT: u8 = 2;
 const SUCCESSOR: u8 = 4;
 const ANSWER: u8 = 8;
+const BODY: u8 = 16;
 
 const COMMITTED: u8 = 0;
 const ABORTED: u8 = 1;
@@ -65,6 +66,8 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) started_at: Timestamp,
+    /// Of which request it is all; none once its outcome stands.
+    pub(super) body: Option<BodyDigest>,
     pub(super) participants: Participants,
 }
 
@@ -116,7 +119,8 @@ impl TransactionRecord {
         let flags = flag(self.last.is_some(), LAST)
             | flag(self.last.is_some_and(|last| last.next.is_some()), NEXT)
             | flag(self.successor.is_some(), SUCCESSOR)
-            | flag(self.answer.is_some(), ANSWER);
+            | flag(self.answer.is_some(), ANSWER)
+            | flag(matches!(&self.phase, Phase::Open(contents) if contents.body.is_some()), BODY);
         let mut bytes = vec![VERSION, phase, flags];
         put_producer(&mut bytes, self.producer);
         bytes.put_u64(self.timeout_ms);
@@ -145,7 +149,8 @@ impl TransactionRecord {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = Reader::open(bytes, VERSION)?;
         let (phase, flags) = (reader.u8()?, reader.u8()?);
-        if flags & !(LAST | NEXT | SUCCESSOR | ANSWER) != 0 || flags & (LAST | NEXT) == NEXT {
+        let is_known = flags & !(LAST | NEXT | SUCCESSOR | ANSWER | BODY) == 0;
+        if !is_known || flags & (LAST | NEXT) == NEXT || (flags & BODY != 0 && phase != OPEN) {
             return Err(format!("flags {flags} are not known here"));
         }
         let producer = producer(&mut reader)?;
@@ -157,10 +162,10 @@ impl TransactionRecord {
         let ending = |contents, outcome, fences| Phase::Ending { contents, outcome, fences };
         let phase = match phase {
             IDLE => Phase::Idle,
-            OPEN => Phase::Open(contents(&mut reader)?),
-            COMMITTING => ending(contents(&mut reader)?, Outcome::Commit, false),
-            ABORTING => ending(contents(&mut reader)?, Outcome::Abort, false),
-            FENCING => ending(contents(&mut reader)?, Outcome::Abort, true),
+            OPEN => Phase::Open(contents(&mut reader, flags & BODY != 0)?),
+            COMMITTING => ending(contents(&mut reader, false)?, Outcome::Commit, false),
+            ABORTING => ending(contents(&mut reader, false)?, Outcome::Abort, false),
+            FENCING => ending(contents(&mut reader, false)?, Outcome::Abort, true),
             _ => return Err(format!("phase {phase} is not known here")),
         };
         reader.end()?;
@@ -180,6 +185,7 @@ fn put_producer(bytes: &mut Vec<u8>, producer: Producer) {
 fn put_contents(bytes: &mut Vec<u8>, contents: &Contents) {
     let Participants { partitions, groups } = &contents.participants;
     bytes.put_i64(contents.started_at.0);
+    contents.body.into_iter().for_each(|body| bytes.put_slice(&body.0));
     bytes.put_u32(u32::try_from(partitions.len()).expect("bounded when they are added"));
     for partition in partitions {
         bytes.put_slice(partition.topic.0.as_bytes());
@@ -215,14 +221,19 @@ fn ended(reader: &mut Reader<'_>, goes_on: bool) -> Result<Ended, String> {
 }
 
 fn answer(reader: &mut Reader<'_>) -> Result<KeptAnswer, String> {
-    let body = BodyDigest(reader.bytes(32)?.try_into().expect("as many as were asked for"));
+    let body = body(reader)?;
     let len = reader.u32()? as usize;
     let bytes = Bytes::copy_from_slice(reader.bytes(len)?);
     Ok(KeptAnswer { body, bytes })
 }
 
-fn contents(reader: &mut Reader<'_>) -> Result<Contents, String> {
+fn body(reader: &mut Reader<'_>) -> Result<BodyDigest, String> {
+    Ok(BodyDigest(reader.bytes(32)?.try_into().expect("as many as were asked for")))
+}
+
+fn contents(reader: &mut Reader<'_>, has_body: bool) -> Result<Contents, String> {
     let started_at = Timestamp(reader.i64()?);
+    let body = has_body.then(|| body(reader)).transpose()?;
     let mut participants = Participants::default();
     for _ in 0..reader.u32()? {
         let topic = TopicId(Uuid::from_u128(reader.u128()?));
@@ -232,7 +243,7 @@ fn contents(reader: &mut Reader<'_>) -> Result<Contents, String> {
     for _ in 0..reader.u16()? {
         participants.groups.insert(reader.name(GroupName::new)?);
     }
-    Ok(Contents { started_at, participants })
+    Ok(Contents { started_at, body, participants })
 }
 
 #[cfg(test)]
@@ -254,6 +265,7 @@ mod tests {
         let groups = proptest::collection::vec("[a-zA-Z0-9_-]{1,249}", 0..3);
         (any::<i64>(), partitions, groups).prop_map(|(started_at, partitions, groups)| Contents {
             started_at: Timestamp(started_at),
+            body: None,
             participants: Participants {
                 partitions: partitions.into_iter().map(|(topic, partition)| partition_of(topic, partition)).collect(),
                 groups: groups.iter().map(|name| GroupName::new(name).expect("within the rule")).collect(),
@@ -265,7 +277,9 @@ mod tests {
         let ending = (any_contents(), any_outcome(), any::<bool>()).prop_map(|(contents, outcome, fences)| {
             Phase::Ending { contents, outcome, fences: fences && outcome == Outcome::Abort }
         });
-        prop_oneof![Just(Phase::Idle), any_contents().prop_map(Phase::Open), ending]
+        let body = proptest::option::of(any::<[u8; 32]>().prop_map(BodyDigest));
+        let open = (any_contents(), body).prop_map(|(contents, body)| Phase::Open(Contents { body, ..contents }));
+        prop_oneof![Just(Phase::Idle), open, ending]
     }
 
     fn any_record() -> impl Strategy<Value = TransactionRecord> {
@@ -310,7 +324,7 @@ mod tests {
 
         #[test]
         fn no_bytes_stop_the_reader(
-            version in 0u8..3, phase in 0u8..6, flags in 0u8..17, bytes in proptest::collection::vec(any::<u8>(), 0..90),
+            version in 0u8..3, phase in 0u8..6, flags in 0u8..33, bytes in proptest::collection::vec(any::<u8>(), 0..90),
         ) {
             drop(decode_key(&[&[version], &bytes[..]].concat()));
             drop(TransactionRecord::decode(&[&[version, phase, flags], &bytes[..]].concat()));
@@ -325,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_transaction_that_nothing_can_follow_is_refused() {
-        let contents = Contents { started_at: Timestamp(0), participants: Participants::default() };
+        let contents = Contents { started_at: Timestamp(0), body: None, participants: Participants::default() };
         let record = |epoch, phase, successor| TransactionRecord {
             producer: Producer { id: ProducerId(1), epoch: ProducerEpoch(epoch) },
             timeout_ms: 1,
@@ -362,7 +376,7 @@ mod tests {
             timeout_ms: 10,
             written_at: Timestamp(11),
             phase: Phase::Ending {
-                contents: Contents { started_at: Timestamp(12), participants },
+                contents: Contents { started_at: Timestamp(12), body: None, participants: participants.clone() },
                 outcome: Outcome::Abort,
                 fences: true,
             },
@@ -377,5 +391,14 @@ mod tests {
         let topic = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2];
         let contents = [&12i64.to_be_bytes()[..], &[0, 0, 0, 1], &topic, &[0, 0, 0, 3], &[0, 1, 0, 1, b'g']].concat();
         assert_eq!(record.encode(), [&head[..], &last, &successor, &answer, &contents].concat());
+
+        // With the body of the request that is all of it.
+        let body = Some(BodyDigest([8; 32]));
+        let phase = Phase::Open(Contents { started_at: Timestamp(12), body, participants });
+        let open = TransactionRecord { phase, answer: None, ..record };
+        let head = [&[1, 1, 23][..], &head[3..]].concat();
+        let contents = [&contents[..8], &[8; 32], &contents[8..]].concat();
+        assert_eq!(open.encode(), [&head[..], &last, &successor, &contents].concat());
+        assert_eq!(TransactionRecord::decode(&open.encode()), Ok(open));
     }
 }

@@ -138,9 +138,11 @@ pub struct TransactionView {
     pub started_at: Timestamp,
     /// After how long it is aborted.
     pub timeout_ms: u64,
-    /// Where it has written.
+    /// Where it has written: the first of its partitions, and all groups.
     pub participants: Participants,
-    /// How many of these have no marker yet, as far as is known; none while it is open.
+    /// How many partitions there are.
+    pub partition_count: usize,
+    /// How many of all these have no marker yet, as far as is known; none while it is open.
     pub markers_missing: Option<usize>,
 }
 
@@ -291,6 +293,12 @@ impl Participants {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.partitions.is_empty() && self.groups.is_empty()
+    }
+
+    /// About how much they take.
+    pub(super) fn size_bytes(&self) -> usize {
+        let groups = self.groups.iter().map(|group| group.as_str().len());
+        self.partitions.len() * size_of::<TopicPartition>() + groups.sum::<usize>()
     }
 
     /// Takes all of `others` out.

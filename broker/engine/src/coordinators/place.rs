@@ -109,7 +109,7 @@ pub(super) async fn hand_over_later<K: Kind>(
     loop {
         sleep(Duration::from_millis(DEFERRED_MS_MAX)).await;
         let (Some(coordinators), Some(slot)) = (coordinators.upgrade(), slot.upgrade()) else { return };
-        if !slot.is_of(&progress) || slot.hand_over(&coordinators) {
+        if slot.timer_ran_out(&coordinators, &progress) {
             return;
         }
     }

@@ -194,6 +194,16 @@ impl<K: Kind> CoordinatorHandle<K> {
         }
     }
 
+    /// What is seen once it is loaded, durable or not.
+    pub(crate) async fn glance<T>(&self, look: impl Fn(&K::Machine) -> T) -> Result<T, CoordinatorFault> {
+        loop {
+            self.load().await?;
+            if let Some(seen) = self.slot.peek(&look) {
+                return Ok(seen);
+            }
+        }
+    }
+
     /// What is seen at this moment, durable or not; none while it is not loaded.
     pub(crate) fn peek<T>(&self, look: impl FnOnce(&K::Machine) -> T) -> Option<T> {
         self.slot.peek(look)

@@ -91,6 +91,8 @@ pub(super) struct Loaded<K: Kind> {
     topics_version: u64,
     /// Records to be stored in front of the next entry.
     deferred: Vec<CoordinatorRecord>,
+    /// Whether a task is going to hand them over.
+    has_timer: bool,
     /// Where its tasks run.
     pub(super) runtime: Handle,
 }
@@ -196,6 +198,7 @@ impl<K: Kind> Slot<K> {
             landings,
             topics_version: 0,
             deferred: Vec::new(),
+            has_timer: false,
             runtime,
         });
         let mut state = self.state.lock();
@@ -220,11 +223,6 @@ impl<K: Kind> Slot<K> {
         if state.is_of(progress) {
             *state = State::Unloaded { before: Some(progress.clone()) };
         }
-    }
-
-    /// Whether the coordinator whose progress this is is still there.
-    pub(super) fn is_of(&self, progress: &Arc<Progress>) -> bool {
-        self.state.lock().is_of(progress)
     }
 
     /// A step, if the coordinator is loaded; `step` is taken then.
@@ -340,21 +338,41 @@ impl<K: Kind> Slot<K> {
         records: Vec<CoordinatorRecord>,
         now: Now,
     ) -> Result<(), AppendFault> {
-        let is_first = loaded.deferred.is_empty();
         loaded.deferred.extend(records);
         if size_bytes(&loaded.deferred) > DEFERRED_BYTES_MAX {
             return loaded.push(Entry::Records(Vec::new()), now.wall);
         }
-        if is_first {
+        if !std::mem::replace(&mut loaded.has_timer, true) {
             let (coordinators, slot) = (Arc::downgrade(coordinators), Arc::downgrade(self));
             loaded.runtime.spawn(hand_over_later(coordinators, slot, loaded.progress.clone()));
         }
         Ok(())
     }
 
-    /// Hands what is deferred to the owner, if there is room for it; answers whether there was.
-    pub(super) fn hand_over(self: &Arc<Self>, coordinators: &Arc<Coordinators<K>>) -> bool {
+    /// Hands what is deferred to the owner, if there is room for it, when the timer of the machine has run out that has this
+    /// progress; answers whether that is done.
+    pub(super) fn timer_ran_out(
+        self: &Arc<Self>,
+        coordinators: &Arc<Coordinators<K>>,
+        progress: &Arc<Progress>,
+    ) -> bool {
         let mut state = self.state.lock();
+        if !state.is_of(progress) {
+            return true;
+        }
+        let is_done = Self::hand_over_of(coordinators, &mut state);
+        if let State::Loaded(loaded) = &mut *state {
+            loaded.has_timer = !is_done;
+        }
+        is_done
+    }
+
+    /// Hands what is deferred to the owner, if there is room for it.
+    pub(super) fn hand_over(&self, coordinators: &Arc<Coordinators<K>>) {
+        Self::hand_over_of(coordinators, &mut self.state.lock());
+    }
+
+    fn hand_over_of(coordinators: &Arc<Coordinators<K>>, state: &mut State<K>) -> bool {
         let State::Loaded(loaded) = &mut *state else { return true };
         if loaded.deferred.is_empty() || coordinators.refuses_changes().is_some() {
             return true;

@@ -32,14 +32,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Twice as much, within what one call to a module takes.
-    pub(crate) fn doubled(self) -> Self {
+    /// As much of it as one call to a module takes.
+    pub(crate) fn within_a_call(self) -> Self {
         let Self { records, bytes } = self;
-        let (records_max, bytes_max) = (limits::MODULE_CALL_RECORDS_MAX, limits::READ_BYTES_DEFAULT);
         Self {
-            records: records.max(records.saturating_mul(2).min(records_max)),
-            bytes: bytes.max(bytes.saturating_mul(2).min(bytes_max)),
+            records: records.min(limits::MODULE_CALL_RECORDS_MAX),
+            bytes: bytes.min(limits::MODULE_CALL_BYTES_MAX / 2),
         }
+    }
+
+    /// Twice as much, within that.
+    pub(crate) fn doubled(self) -> Self {
+        let (records, bytes) = (self.records.saturating_mul(2), self.bytes.saturating_mul(2));
+        Self { records, bytes }.within_a_call()
     }
 }
 
@@ -250,4 +255,66 @@ fn put(
     }
     fetched.filtered = Some(Filtered(filtered));
     fetched
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+    use crc_fast::CrcAlgorithm::Crc32Iscsi;
+    use levada_extension::{Moment, Verdicts};
+    use levada_log::{BatchBuilder, NewBatch};
+    use levada_model::{LeaderEpoch, Record, Timestamp};
+
+    use super::*;
+
+    struct All;
+
+    impl Transform for All {
+        fn transform(&self, batch: &CallBatch) -> Result<Verdicts, ModuleFault> {
+            Ok(Verdicts::Each(vec![Verdict::Pass; batch.record_count()]))
+        }
+    }
+
+    fn batch(base: u64) -> Batch {
+        let mut builder = BatchBuilder::new(NewBatch::default(), 0);
+        for _ in 0..2 {
+            builder.push(Timestamp(1), &Record { value: Some("v".into()), ..Record::default() });
+        }
+        builder.finish().expect("nothing to compress").stamp(Offset(base), LeaderEpoch(0))
+    }
+
+    /// The same, said to be packed.
+    fn broken(base: u64) -> Batch {
+        let mut bytes = BytesMut::from(&batch(base).bytes()[..]);
+        bytes[22] |= 4;
+        let crc = u32::try_from(crc_fast::checksum(Crc32Iscsi, &bytes[21..])).expect("32 bits");
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        Batch::parse(&mut Bytes::from(bytes)).expect("its checksum is right")
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_taken_apart_is_told_in_its_place() {
+        let fetched = Fetched {
+            partition: PartitionIndex(0),
+            batches: vec![batch(0), broken(2), batch(4)],
+            filtered: None,
+            aborted: Vec::new(),
+            from: Offset(1),
+            max_records: 10,
+            gaps: Vec::new(),
+            next_offset: Offset(6),
+            high_watermark: Offset(6),
+            last_stable_offset: Offset(6),
+            log_start_offset: Offset(0),
+            leader_epoch: LeaderEpoch(0),
+        };
+        let topic = TopicName::new("t").expect("a name");
+        let Gathered { sections, mut reads } = gather(&[(topic, fetched.clone())]);
+        let call = CallBatch { moment: Moment { time: Timestamp(1), seed: 0 }, sections };
+        let mut outputs = pieces(&All, &call).expect("it answers").into_iter();
+        let mut left = Left { room: Room { records: 10, bytes: 100 }, is_first: true };
+        let mut filtered = put(fetched, reads.pop().expect("one read"), &mut outputs, &mut left);
+        let records: Vec<_> = filtered.take_records().map(|record| record.map(|record| record.offset.0).ok()).collect();
+        assert_eq!(records, [Some(1), None, Some(4), Some(5)]);
+    }
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_coordinator::{
-    AssignTask, Coordinator, CoordinatorOptions, GroupState, Now, OffsetsMarker, Outcome, Step, TransactionalAppend,
+    AssignTask, Coordinator, CoordinatorOptions, GroupState, Now, OffsetsMarker, Step, TransactionalAppend,
 };
-use levada_log::{CoordinatorEpoch, Marker, TransactionEnd};
+use levada_log::{CoordinatorEpoch, Marker};
 use levada_model::{GroupName, MemberId, Tick, TopicName, limits};
 
 use super::assignors;
 use super::terms::GroupOptions;
 use crate::catalog::{Catalog, Topic};
-use crate::coordinators::{CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored};
+use crate::coordinators::{CoordinatorHandle, Coordinators, Entry, Kind, Parts, Place, Stored, end_of, outcome_of};
 use crate::directory::Directory;
 use crate::engine::GroupStats;
 use crate::modules::Modules;
@@ -56,11 +56,8 @@ impl Kind for GroupKind {
                 machine.replay_transactional(producer, key, value)
             }
             Stored::Marker { producer, marker: Marker { end, coordinator_epoch }, .. } => {
-                let outcome = match end {
-                    TransactionEnd::Commit => Outcome::Commit,
-                    TransactionEnd::Abort => Outcome::Abort,
-                };
-                machine.replay_marker(OffsetsMarker { producer, coordinator_epoch: coordinator_epoch.0, outcome });
+                let (coordinator_epoch, outcome) = (coordinator_epoch.0, outcome_of(end));
+                machine.replay_marker(OffsetsMarker { producer, coordinator_epoch, outcome });
                 Ok(())
             }
         }
@@ -81,13 +78,14 @@ impl Kind for GroupKind {
     fn parts<T>(step: Step<T>) -> Parts<T, Self> {
         // Replies go to classic members, for whom there is no face yet.
         let Step { answer, records, transactional, changed, assign, replies: _ } = step;
-        let plain = (!records.is_empty()).then_some(Entry::Records(records));
-        Parts {
-            answer,
-            entry: plain.or(transactional.map(entry)),
-            news: changed.into_iter().map(|(_, member)| member).collect(),
-            effects: assign,
-        }
+        let entry = if let Some(transactional) = transactional {
+            // One batch is one or the other.
+            assert!(records.is_empty(), "a step is plain, or part of a transaction");
+            Some(entry(transactional))
+        } else {
+            (!records.is_empty()).then_some(Entry::Records(records))
+        };
+        Parts { answer, entry, news: changed.into_iter().map(|(_, member)| member).collect(), effects: assign }
     }
 
     fn follow(place: &Place<'_, Self>, assign: Vec<AssignTask>) {
@@ -146,11 +144,7 @@ fn entry(transactional: TransactionalAppend) -> Entry {
     match transactional {
         TransactionalAppend::Offsets { producer, records } => Entry::Transactional { producer, records },
         TransactionalAppend::Marker(OffsetsMarker { producer, coordinator_epoch, outcome }) => {
-            let end = match outcome {
-                Outcome::Commit => TransactionEnd::Commit,
-                Outcome::Abort => TransactionEnd::Abort,
-            };
-            let marker = Marker { end, coordinator_epoch: CoordinatorEpoch(coordinator_epoch) };
+            let marker = Marker { end: end_of(outcome), coordinator_epoch: CoordinatorEpoch(coordinator_epoch) };
             Entry::Marker { producer, marker }
         }
     }
@@ -167,4 +161,29 @@ fn compute(place: &Place<'_, GroupKind>, task: AssignTask) {
         let answer = assignors::assign(&modules, &assignor, input).await;
         machine.step(|machine, now, _| machine.assigned(now, &group, token, answer)).await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_coordinator::{CoordinatorRecord, Outcome, Producer};
+    use levada_model::{ProducerEpoch, ProducerId};
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a step is plain, or part of a transaction")]
+    fn a_step_that_is_both_plain_and_part_of_a_transaction_is_not_stored_by_half() {
+        let producer = Producer { id: ProducerId(1), epoch: ProducerEpoch(1) };
+        let marker = OffsetsMarker { producer, coordinator_epoch: 0, outcome: Outcome::Commit };
+        let record = CoordinatorRecord { key: "k".into(), value: None };
+        let step = Step {
+            answer: (),
+            records: vec![record],
+            transactional: Some(TransactionalAppend::Marker(marker)),
+            changed: Vec::new(),
+            assign: Vec::new(),
+            replies: Vec::new(),
+        };
+        drop(GroupKind::parts(step));
+    }
 }

@@ -16,7 +16,7 @@ mod standing;
 mod terms;
 
 pub(crate) use kind::{GroupKind, Groups};
-pub(crate) use pending::PendingOffsets;
+pub(crate) use pending::{EndOffsetsError, PendingOffsets};
 pub use terms::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,

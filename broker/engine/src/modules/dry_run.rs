@@ -111,8 +111,15 @@ impl Engine {
             let (mut from, mut left, mut bytes_left) = (from, share.min(max_records - records.len()), bytes);
             while left > 0 && bytes_left > 0 {
                 let (wait, isolation) = (Duration::ZERO, Isolation::ReadCommitted);
-                let request =
-                    FetchRequest { from, max_records: left, max_bytes: bytes_left, wait, isolation, filter: None };
+                let request = FetchRequest {
+                    from,
+                    max_records: left,
+                    max_bytes: bytes_left,
+                    wait,
+                    isolation,
+                    filter: None,
+                    as_stored: false,
+                };
                 let mut fetched = self.fetch(who, topic, partition, request).await?;
                 if from == From::Offset(fetched.next_offset) {
                     break;

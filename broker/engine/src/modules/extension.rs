@@ -14,25 +14,25 @@ use super::{ModuleError, Modules};
 
 /// What a module can be asked as.
 pub(crate) trait Made: Send + Sync + 'static {
-    /// Makes it of a version. Blocks.
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError>;
+    /// Makes it of a version of a module. Blocks.
+    fn make(version: &dyn ModuleVersion, module: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError>;
 }
 
 impl Made for dyn Partitioner {
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+    fn make(version: &dyn ModuleVersion, _: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
         version.partitioner(config)
     }
 }
 
 impl Made for dyn Transform {
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+    fn make(version: &dyn ModuleVersion, _: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
         version.transform(config)
     }
 }
 
 impl Made for dyn Assignor {
-    fn make(version: &dyn ModuleVersion, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
-        version.assignor("module", config)
+    fn make(version: &dyn ModuleVersion, module: &ModuleRef, config: &str) -> Result<Arc<Self>, ModuleConfigError> {
+        version.assignor(&format!("module:{module}"), config)
     }
 }
 
@@ -71,7 +71,7 @@ impl<E: Made + ?Sized> Extension<E> {
         modules: &Arc<Modules>,
         call: impl FnOnce(&E) -> Result<R, ModuleFault> + Send + 'static,
     ) -> Result<R, ModuleFault> {
-        let version = modules.version(&self.module).await.map_err(fault)?;
+        let version = modules.version(&self.module).await.map_err(|error| fault(&error))?;
         let this = self.clone();
         run(&version.clone(), move || call(&*this.make(&*version)?)).await?
     }
@@ -83,7 +83,7 @@ impl<E: Made + ?Sized> Extension<E> {
         {
             return Ok(made.clone());
         }
-        let made = E::make(version, &self.config)?;
+        let made = E::make(version, &self.module, &self.config)?;
         *self.made.lock() = Some((digest, made.clone()));
         Ok(made)
     }
@@ -99,10 +99,8 @@ pub(super) async fn run<R: Send + 'static>(
     answer.await.map_err(|_| ModuleBusy { reason: "the host ended before the call".to_owned() })
 }
 
-/// Why a module cannot be called at all, as a fault of the call.
-fn fault(error: ModuleError) -> ModuleFault {
-    match error {
-        ModuleError::Busy(reason) => ModuleBusy { reason }.into(),
-        error => ModuleFault::Failed { reason: error.to_string() },
-    }
+/// Why a module cannot be called at all, as a fault of the call. Not that the host is busy, though it may be the host that
+/// cannot load it: that does not pass by itself.
+fn fault(error: &ModuleError) -> ModuleFault {
+    ModuleFault::Failed { reason: error.to_string() }
 }

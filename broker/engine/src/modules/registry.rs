@@ -49,6 +49,8 @@ struct Slot {
     version: RwLock<Option<Arc<dyn ModuleVersion>>>,
     /// Held while it is loaded; why that failed last.
     failed: Mutex<Option<(ModuleRefusal, Tick)>>,
+    /// Where async callers wait for that, without a thread each.
+    turn: tokio::sync::Mutex<()>,
     asked: AtomicU64,
 }
 
@@ -134,6 +136,11 @@ impl Modules {
     /// The version that is meant now, loaded.
     pub(crate) async fn version(self: &Arc<Self>, module: &ModuleRef) -> Result<Arc<dyn ModuleVersion>, ModuleError> {
         let (_, digest) = self.resolve(module)?;
+        if let Some(version) = self.loaded(digest) {
+            return Ok(version);
+        }
+        let slot = self.slot(digest);
+        let _turn = slot.turn.lock().await;
         if let Some(version) = self.loaded(digest) {
             return Ok(version);
         }

@@ -8,8 +8,9 @@ use levada_coordinator::TransactionHandle;
 use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
 use levada_model::{Compression, PartitionIndex, Timestamp, TimestampType, TopicConfig, limits};
 
+use super::checks::{check_partition, check_record, check_replicas};
 use super::transaction::{self, Refused};
-use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, modules, placed};
+use super::{Acks, BatchesRequest, Produced, landings, modules, placed};
 use crate::ProduceError;
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
@@ -28,6 +29,9 @@ pub(super) async fn check_request(
 ) -> Result<usize, ProduceError> {
     check_place(state, request)?;
     let Checked { timestamps, .. } = check(core, state, request.bytes.clone(), request.transaction).await?;
+    if let Some(transaction) = request.transaction {
+        transaction::check_open(core, transaction).await?;
+    }
     Ok(timestamps.iter().map(Vec::len).sum())
 }
 
@@ -147,7 +151,10 @@ fn check_all(
         let wrong = |detail: String| ProduceError::Batch { index, detail };
         let batch = BatchBuf::parse(&mut bytes).map_err(|error| wrong(error.to_string()))?;
         check_transaction(batch.header(), transaction).map_err(wrong)?;
-        check_header(producer_ids, config, batch.header()).map_err(wrong)?;
+        check_header(config, batch.header()).map_err(wrong)?;
+        if transaction.is_none() {
+            check_producer(producer_ids, batch.header()).map_err(wrong)?;
+        }
         // Before anything is unpacked; that the head's word is right is seen then.
         let count = usize::try_from(batch.header().record_count).unwrap_or(0);
         records_left = records_left.checked_sub(count).ok_or(ProduceError::TooManyRecords)?;
@@ -165,15 +172,21 @@ fn check_all(
     Ok(checked)
 }
 
-fn check_header(producer_ids: &ProducerIds, config: &TopicConfig, header: &BatchHeader) -> Result<(), String> {
+fn check_header(config: &TopicConfig, header: &BatchHeader) -> Result<(), String> {
     if header.is_control() {
         return Err("control batches are the broker's own".to_owned());
     }
     if header.timestamp_type() == TimestampType::LogAppendTime && config.timestamp_type == TimestampType::CreateTime {
         return Err("it says LogAppendTime, which is the broker's to say, and the topic keeps CreateTime".to_owned());
     }
+    Ok(())
+}
+
+/// Whether a batch that is of no transaction has a producer that may write without one. One that is has the producer of
+/// its transaction, which the coordinator knows.
+fn check_producer(producer_ids: &ProducerIds, header: &BatchHeader) -> Result<(), String> {
     match header.producer_id {
-        Some(id) if !producer_ids.was_given(id) => Err(format!("producer id {id} was not given out by this cluster")),
+        Some(id) if !producer_ids.was_given(id) => Err(ProduceError::UnknownProducer(id).to_string()),
         _ => Ok(()),
     }
 }

@@ -21,23 +21,21 @@ pub(super) async fn place(
     core: &Core,
     topic: &Topic,
     state: &TopicState,
-    records: Vec<ProduceRecord>,
-    once: &Once,
+    request: ProduceRequest,
     now: Timestamp,
-) -> (Vec<ProduceRecord>, Vec<PartitionIndex>) {
-    let stand_in = stand_in(once);
-    let (records, chosen) = match &state.partitioner {
-        Some(_) if records.iter().any(|record| record.partition.is_none()) => {
-            by_module(core, topic, state, records, stand_in, now).await
+) -> Result<(ProduceRequest, Vec<PartitionIndex>), ProduceError> {
+    let (request, chosen) = match &state.partitioner {
+        Some(_) if request.records.iter().any(|record| record.partition.is_none()) => {
+            by_module(core, topic, state, request, now).await?
         }
-        _ => (records, None),
+        _ => (request, None),
     };
-    let chosen = chosen.unwrap_or_else(|| built_in(topic.partitioner(), state, &records, stand_in));
+    let chosen = chosen.unwrap_or_else(|| built_in(topic.partitioner(), state, &request));
     let mut chosen = chosen.into_iter();
     let place = |record: &ProduceRecord| record.partition.or_else(|| chosen.next());
-    let placed = records.iter().map(place);
+    let placed = request.records.iter().map(place);
     let placements = placed.map(|partition| partition.expect("one choice a record without one")).collect();
-    (records, placements)
+    Ok((request, placements))
 }
 
 /// That the topic's validator, if it has one, lets all records pass.
@@ -135,16 +133,16 @@ fn stand_in(once: &Once) -> Option<&[u8]> {
     }
 }
 
-fn built_in(
-    partitioner: &Murmur2,
-    state: &TopicState,
-    records: &[ProduceRecord],
-    stand_in: Option<&[u8]>,
-) -> Vec<PartitionIndex> {
-    let unplaced = records.iter().filter(|record| record.partition.is_none());
+fn built_in(partitioner: &Murmur2, state: &TopicState, request: &ProduceRequest) -> Vec<PartitionIndex> {
+    let stand_in = stand_in(&request.once);
+    let unplaced = request.records.iter().filter(|record| record.partition.is_none());
     let keys: Vec<_> = unplaced.map(|record| record.record.key.as_deref().or(stand_in)).collect();
-    let chosen = if keys.is_empty() { Vec::new() } else { partitioner.partition(&keys, state.active_count) };
+    let mut chosen = if keys.is_empty() { Vec::new() } else { partitioner.partition(&keys, state.active_count) };
     check_partitions(&chosen, keys.len(), state.active_count).expect("murmur2 keeps the partitioner's duties");
+    if let Some(follows) = request.keyless_to.filter(|partition| partition.0 < state.active_count) {
+        let keyless = keys.iter().zip(&mut chosen).filter(|(key, _)| key.is_none());
+        keyless.for_each(|(_, chosen)| *chosen = follows);
+    }
     chosen
 }
 
@@ -153,20 +151,22 @@ async fn by_module(
     core: &Core,
     topic: &Topic,
     state: &TopicState,
-    records: Vec<ProduceRecord>,
-    stand_in: Option<&[u8]>,
+    request: ProduceRequest,
     now: Timestamp,
-) -> (Vec<ProduceRecord>, Option<Vec<PartitionIndex>>) {
-    let Some(partitioner) = &state.partitioner else { return (records, None) };
+) -> Result<(ProduceRequest, Option<Vec<PartitionIndex>>), ProduceError> {
+    let Some(partitioner) = &state.partitioner else { return Ok((request, None)) };
+    let stand_in = stand_in(&request.once);
     let (moment, partition_count) = (core.modules.moment(stand_in), state.active_count);
-    let records = Arc::new(records);
-    let (shared, name, stand_in) = (records.clone(), topic.name().clone(), stand_in.map(<[u8]>::to_vec));
+    let (name, stand_in) = (topic.name().clone(), stand_in.map(<[u8]>::to_vec));
+    let records = Arc::new(request.records);
+    let shared = records.clone();
     let chosen = partitioner.call(&core.modules, move |module| {
-        let key = |record: &'_ ProduceRecord| record.partition.is_none();
-        let unplaced = shared.iter().filter(|record| key(record)).map(|ProduceRecord { record, timestamp, .. }| {
-            let key = record.key.as_deref().or(stand_in.as_deref());
-            let timestamp = timestamp.unwrap_or(now);
-            KeyRecord { timestamp, key, value: record.value.as_deref(), headers: &record.headers }
+        let unplaced = shared.iter().filter(|record| record.partition.is_none());
+        let unplaced = unplaced.map(|ProduceRecord { record, timestamp, .. }| KeyRecord {
+            timestamp: timestamp.unwrap_or(now),
+            key: record.key.as_deref().or(stand_in.as_deref()),
+            value: record.value.as_deref(),
+            headers: &record.headers,
         });
         let unplaced: Vec<_> = unplaced.collect();
         let mut chosen = Vec::with_capacity(unplaced.len());
@@ -175,11 +175,19 @@ async fn by_module(
         }
         Ok(chosen)
     });
-    let chosen = chosen.await.map_err(|fault| {
-        core.directory.counters().partitioner_fallbacks.add(1);
-        topic.fallbacks().note(partitioner.module(), &fault);
-    });
-    (Arc::unwrap_or_clone(records), chosen.ok())
+    let chosen = match chosen.await {
+        Ok(chosen) => Some(chosen),
+        // Who comes again finds room, and then its records go where they belong.
+        Err(ModuleFault::Busy(busy)) => {
+            return Err(ProduceError::PartitionerBusy { module: partitioner.module().clone(), busy });
+        }
+        Err(fault) => {
+            core.directory.counters().partitioner_fallbacks.add(1);
+            topic.fallbacks().note(partitioner.module(), &fault);
+            None
+        }
+    };
+    Ok((ProduceRequest { records: Arc::unwrap_or_clone(records), ..request }, chosen))
 }
 
 /// Asks the module; in halves where the keys are too many for it.

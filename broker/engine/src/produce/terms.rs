@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use levada_coordinator::TransactionHandle;
-use levada_extension::ModuleFault;
+use levada_extension::{ModuleBusy, ModuleFault};
 use levada_model::{
     Denied, ModuleRef, Offset, PartitionIndex, ProducerEpoch, ProducerId, Record, Sequence, Timestamp, TopicName,
 };
@@ -78,6 +78,9 @@ pub struct ProduceRequest {
     pub once: Once,
     /// Store only if this is the partition's next offset; all records go to one partition.
     pub expected_offset: Option<Offset>,
+    /// Where records go that have neither key nor partition, if the topic has that partition and no module that places
+    /// them: where those before them went.
+    pub keyless_to: Option<PartitionIndex>,
 }
 
 /// Batches to store as they are, in one partition.
@@ -263,6 +266,14 @@ pub enum ProduceError {
         /// Why, in its words.
         reason: String,
     },
+    /// The module that is the topic's partitioner has no room now; try again.
+    #[error("partitioner {module} has no room now: {busy}")]
+    PartitionerBusy {
+        /// The partitioner.
+        module: ModuleRef,
+        /// Why.
+        busy: ModuleBusy,
+    },
     /// The topic's validator has no usable answer, so nobody knows whether the records may be stored; try again.
     #[error("validator {module} gave no answer: {fault}")]
     Validator {
@@ -274,8 +285,8 @@ pub enum ProduceError {
     /// The topic could not be created on the fly.
     #[error("the topic could not be created: {0}")]
     AutoCreate(TopicError),
-    /// The producer id was never given out.
-    #[error("producer id {0} was not given out by this cluster")]
+    /// The producer id was never given out, or for transactions.
+    #[error("producer id {0} was not given out by this cluster for records outside of transactions")]
     UnknownProducer(ProducerId),
     /// The engine is closing.
     #[error("the engine is closing")]

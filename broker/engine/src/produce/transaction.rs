@@ -44,6 +44,12 @@ pub(super) async fn begin(
     Ok(begun)
 }
 
+/// Whether the transaction takes records, before anything is done for them. It may end until they are there.
+pub(super) async fn check_open(core: &Arc<Core>, transaction: TransactionHandle) -> Result<(), ProduceError> {
+    let checked = core.transactions.add_partitions(transaction, &[]).await;
+    checked.map_err(|error| ProduceError::Transaction(Box::new(error)))
+}
+
 pub(super) fn check_acks(acks: Acks) -> Result<(), ProduceError> {
     if acks == Acks::None { Err(ProduceError::TransactionAcks) } else { Ok(()) }
 }

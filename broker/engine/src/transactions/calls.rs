@@ -1,12 +1,14 @@
 //! The calls of producers and operators.
 
-use levada_coordinator::{Outcome, Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionView};
-use levada_model::{Operation, Principal, ProducerEpoch, ProducerId, Resource, TransactionalId};
+use std::collections::BTreeMap;
 
-use super::asking::{Promise, Reply, begin_reply, end_reply, init_reply, unless_awaited};
+use levada_coordinator::{Outcome, Producer, Progress, TransactionCoordinator, TransactionHandle};
+use levada_model::{Operation, Principal, ProducerEpoch, ProducerId, Resource, TransactionalId, limits};
+
+use super::asking::{Promise, begin_reply, end_reply, init_reply, unless_awaited};
 use super::kind::TransactionKind;
 use super::participants::producer;
-use super::terms::{TransactionError, TransactionOffsets};
+use super::terms::{OpenTransactions, TransactionError, TransactionOffsets};
 use crate::Engine;
 
 impl Engine {
@@ -63,13 +65,13 @@ impl Engine {
         transaction: TransactionHandle,
         offsets: TransactionOffsets,
     ) -> Result<(), TransactionError> {
-        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        self.core.authorize_transaction(who, transaction).await?;
         let offsets = self.core.judge_pending(who, offsets).await?;
         self.core.add_offsets(transaction, offsets).await
     }
 
     /// Ends a transaction, and answers once the outcome can be read, with the epoch of the producer's next one. The same
-    /// end again answers the same.
+    /// end again answers the same. An operator aborts any in the same way, also those of one request.
     ///
     /// # Errors
     /// See [`TransactionError`].
@@ -79,52 +81,69 @@ impl Engine {
         transaction: TransactionHandle,
         outcome: Outcome,
     ) -> Result<Producer, TransactionError> {
-        self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        match outcome {
+            Outcome::Commit => self.core.authorize_transaction(who, transaction).await?,
+            Outcome::Abort => self.core.authorize(who, Operation::Write, Resource::Cluster)?,
+        }
         let coordinator = self.core.transactions.coordinator_of(transaction)?;
         let end = |machine: &mut TransactionCoordinator, now, _| {
             unless_awaited(machine, producer(transaction), |machine| {
-                machine.end(now, transaction, outcome).map(end_reply)
+                machine.end(now, transaction, outcome).map(|answer| end_reply(transaction, answer))
             })
         };
         self.core.ask(&coordinator, Promise::End, end).await
     }
 
-    /// Transactions that are open or being ended, by transactional id behind `after`, at most `limit`.
+    /// A page of the transactions that are open or being ended, by transactional id behind `after`, at most `limit`. A
+    /// coordinator that cannot be asked keeps nobody from seeing the others.
     ///
     /// # Errors
-    /// See [`TransactionError`].
+    /// See [`TransactionError`]; those of a coordinator only if none can be asked.
     pub async fn transactions(
         &self,
         who: &Principal,
         after: Option<&TransactionalId>,
         limit: usize,
-    ) -> Result<Vec<TransactionView>, TransactionError> {
+    ) -> Result<OpenTransactions, TransactionError> {
         self.core.authorize(who, Operation::Describe, Resource::Cluster)?;
         if self.core.is_closing() {
             return Err(TransactionError::Closing);
         }
         self.core.transactions.load_all();
+        let all = self.core.transactions.all();
+        // Which are on the page, before anything else of them is looked at.
+        let (mut ids, mut unread, mut fault) = (BTreeMap::new(), 0, None);
+        for (number, coordinator) in all.iter().enumerate() {
+            match coordinator.look(|machine| machine.open_ids(after, limit + 1)).await {
+                Ok(open) => ids.extend(open.into_iter().map(|id| (id, number))),
+                Err(error) => (unread, fault) = (unread + 1, Some(error)),
+            }
+            while ids.len() > limit + 1 {
+                ids.pop_last();
+            }
+        }
+        if let Some(fault) = fault.filter(|_| unread == all.len()) {
+            return Err(fault.into());
+        }
+        let has_more = ids.len() > limit;
+        if has_more {
+            ids.pop_last();
+        }
+        let next_after = ids.last_key_value().filter(|_| has_more).map(|(id, _)| id.clone());
+        let mut of: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        ids.into_iter().for_each(|(id, number)| of.entry(number).or_default().push(id));
         let mut transactions = Vec::new();
-        for coordinator in self.core.transactions.all() {
-            transactions.extend(coordinator.look(|machine| machine.transactions(after, limit)).await?);
+        for (number, ids) in of {
+            let view = |machine: &TransactionCoordinator| {
+                let views = ids.iter().map(|id| machine.transaction(id, limits::TRANSACTION_PARTITIONS_TOLD_MAX));
+                views.flatten().collect::<Vec<_>>()
+            };
+            match all[number].look(view).await {
+                Ok(views) => transactions.extend(views),
+                Err(_) => unread += 1,
+            }
         }
         transactions.sort_by(|a, b| a.transactional_id.cmp(&b.transactional_id));
-        transactions.truncate(limit);
-        Ok(transactions)
-    }
-
-    /// An operator aborts a transaction, and is answered once that can be read. Its producer may go on with the next.
-    ///
-    /// # Errors
-    /// See [`TransactionError`].
-    pub async fn abort_transaction(
-        &self,
-        who: &Principal,
-        transaction: TransactionHandle,
-    ) -> Result<(), TransactionError> {
-        self.core.authorize(who, Operation::Alter, Resource::Cluster)?;
-        let coordinator = self.core.transactions.coordinator_of(transaction)?;
-        let reply = |answer: Result<_, levada_coordinator::TransactionError>| Ok(Reply::from(answer?));
-        self.core.ask(&coordinator, Promise::End, |machine, now, _| machine.abort(now, transaction).map(reply)).await
+        Ok(OpenTransactions { transactions, next_after, unread })
     }
 }

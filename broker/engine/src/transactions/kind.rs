@@ -110,17 +110,16 @@ impl Transactions {
         if let Some(known) = coordinators.iter().find(|coordinator| coordinator.peek(knows) == Some(true)) {
             return Ok(Some(known.clone()));
         }
-        // It may be in one that is not loaded, or was not a moment ago.
+        // It may be in one that is not loaded, or was not a moment ago. One that cannot be loaded need not be the one.
+        let mut fault = None;
         for coordinator in coordinators {
-            let is_known = match coordinator.peek(knows) {
-                Some(is_known) => is_known,
-                None => coordinator.look(knows).await?,
-            };
-            if is_known {
-                return Ok(Some(coordinator));
+            match coordinator.glance(knows).await {
+                Ok(true) => return Ok(Some(coordinator)),
+                Ok(false) => {}
+                Err(error) => fault = Some(error),
             }
         }
-        Ok(None)
+        fault.map_or(Ok(None), Err)
     }
 
     /// How many transactions are open or being ended; those whose coordinator is being loaded are not among them.
@@ -172,12 +171,12 @@ mod tests {
     use levada_coordinator::{Outcome, Participants, Progress, TransactionHandle};
     use levada_extension::TopicPartition;
     use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, PartitionIndex, Timestamp, TopicId};
+    use levada_model::{AllowAll, ManualClock, PartitionIndex, Principal, Timestamp, TopicId};
     use parking_lot::Mutex;
     use uuid::Uuid;
 
     use super::*;
-    use crate::{Engine, EngineOptions, GroupOptions};
+    use crate::{Engine, EngineOptions, GroupOptions, TransactionError};
 
     /// Takes down what it is given, and writes what it may.
     #[derive(Default)]
@@ -201,8 +200,12 @@ mod tests {
 
     fn open() -> (Engine, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        (open_on(&SimStorage::new(clock.clone()), &clock), clock)
+    }
+
+    fn open_on(disk: &SimStorage, clock: &Arc<ManualClock>) -> Engine {
         let options = EngineOptions {
-            storage: Arc::new(SimStorage::new(clock.clone())),
+            storage: Arc::new(disk.clone()),
             data_dir: "data".into(),
             clock: clock.clone(),
             authorizer: Arc::new(AllowAll),
@@ -214,7 +217,7 @@ mod tests {
             groups: GroupOptions::default(),
             modules: None,
         };
-        (Engine::open(options).expect("it opens"), clock)
+        Engine::open(options).expect("it opens")
     }
 
     fn at(partition: u32) -> TopicPartition {
@@ -259,7 +262,7 @@ mod tests {
 
         let ended = coordinator.step(|machine, now, _| machine.end(now, transaction, Outcome::Commit));
         assert!(matches!(ended.await.expect("durable"), Ok(Progress::Wait(_))));
-        let missing = || coordinator.peek(|machine| machine.transaction(&id)?.markers_missing).flatten();
+        let missing = || coordinator.peek(|machine| machine.transaction(&id, 10)?.markers_missing).flatten();
         until(|| missing() == Some(1)).await;
         let given = std::mem::take(&mut *planted.given.lock());
         assert_eq!(given.len(), 1);
@@ -295,5 +298,49 @@ mod tests {
         until(|| transactions.open_count() == 0).await;
         let ended = coordinator.step(|machine, now, _| machine.end(now, transaction, Outcome::Commit));
         assert!(matches!(ended.await.expect("durable"), Ok(Progress::Done(_))));
+    }
+    #[tokio::test]
+    async fn a_coordinator_that_cannot_be_loaded_hides_only_what_it_keeps() {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let (disk, who) = (SimStorage::new(clock.clone()), Principal::anonymous());
+        let engine = open_on(&disk, &clock);
+        let mut open = Vec::new();
+        for number in 0.. {
+            let id = TransactionalId::new(&format!("p{number}")).expect("an id");
+            let producer = engine.init_transactional_producer(&who, &id, 10_000).await.expect("it starts");
+            let transaction = engine.begin_transaction(&who, producer.id, producer.epoch).await.expect("it begins");
+            engine.core.transactions.add_partitions(transaction, &[at(0)]).await.expect("added");
+            open.push((transaction, producer));
+            if open.iter().any(|(other, _)| other.coordinator != transaction.coordinator) {
+                break;
+            }
+        }
+        // What was written a moment ago is not read from the disk.
+        drop(engine);
+        let engine = open_on(&disk, &clock);
+        let list = async || engine.transactions(&who, None, 10).await;
+        let whole = list().await.expect("a list");
+        assert_eq!((whole.transactions.len(), whole.unread), (open.len(), 0));
+
+        disk.fail_reads(true);
+        let (lost, of_lost) = open.pop().expect("two at least");
+        let broken = engine.core.transactions.by_index(lost.coordinator).expect("the topic is there");
+        let breaks =
+            tokio::spawn(
+                async move { broken.step(|_, _, _| -> TransactionStep<()> { panic!("a planted bug") }).await },
+            );
+        assert!(breaks.await.expect_err("it panics").is_panic());
+        let partial = list().await.expect("a list");
+        assert_eq!((partial.transactions.len(), partial.unread), (open.len(), 1));
+        // Nor does it keep the others' producers from what they do.
+        for (transaction, producer) in &open {
+            let again = engine.begin_transaction(&who, producer.id, producer.epoch).await;
+            assert_eq!(again.expect("it is known"), *transaction);
+        }
+        let unknown = engine.begin_transaction(&who, of_lost.id, of_lost.epoch).await;
+        assert!(matches!(unknown, Err(TransactionError::Storage(_))), "it may be there: {unknown:?}");
+        disk.fail_reads(false);
+        assert_eq!(list().await.expect("a list").unread, 0);
+        engine.begin_transaction(&who, of_lost.id, of_lost.epoch).await.expect("it is there");
     }
 }

@@ -6,18 +6,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use levada_coordinator::{Outcome, Participants, WriteMarkers};
+use levada_coordinator::{MarkerError, Participants, WriteMarkers};
 use levada_extension::TopicPartition;
-use levada_log::{AppendError, CoordinatorEpoch, Marker, SequenceCheck, TransactionEnd};
-use levada_model::{GroupName, limits};
+use levada_log::{AppendError, CoordinatorEpoch, Marker, SequenceCheck};
+use levada_model::{GroupName, ProducerId, limits};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::AppendFault;
 use crate::catalog::Catalog;
+use crate::coordinators::end_of;
 use crate::directory::Directory;
-use crate::groups::Groups;
-use crate::partition::{Landings, NewAppend};
+use crate::groups::{EndOffsetsError, Groups};
+use crate::partition::{Landings, NewAppend, Partition};
 use crate::produce::landing;
 
 /// Markers of one transaction that are with their owners at once.
@@ -104,13 +105,21 @@ impl LocalMarkers {
         let Some(partition) = topic.and_then(|topic| topic.state().partition(at.partition).cloned()) else {
             return Ok(None);
         };
+        self.append(&partition, markers).map(Some)
+    }
+
+    fn append(
+        &self,
+        partition: &Arc<Partition>,
+        markers: &WriteMarkers,
+    ) -> Result<oneshot::Receiver<Landings>, AppendFault> {
         let marker =
-            Marker { end: end(markers.outcome), coordinator_epoch: CoordinatorEpoch(markers.coordinator_epoch) };
+            Marker { end: end_of(markers.outcome), coordinator_epoch: CoordinatorEpoch(markers.coordinator_epoch) };
         let producer_id = markers.transaction.producer_id;
         let batch = marker.batch(producer_id, markers.producer_epoch, self.directory.now());
         let append =
             NewAppend { batches: vec![batch], check: SequenceCheck::Marker, expected_offset: None, keyless: false };
-        partition.push(append).map(Some)
+        partition.push(append)
     }
 
     /// Tells each group, all at once.
@@ -122,13 +131,26 @@ impl LocalMarkers {
             let coordinator_epoch = markers.coordinator_epoch;
             told.spawn(async move {
                 let ended = groups.end_transaction(&group, producer_id, epoch, coordinator_epoch, outcome).await;
-                if let Err(error) = &ended {
-                    tracing::warn!(%group, %producer_id, %error, "a group is told later how a transaction ended");
-                }
-                (group, ended.is_ok())
+                let is_told = is_told(&group, producer_id, &ended);
+                (group, is_told)
             });
         }
         told
+    }
+}
+
+/// Whether a group knows how a transaction ended, or cannot be told.
+fn is_told(group: &GroupName, producer_id: ProducerId, result: &Result<(), EndOffsetsError>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(error @ EndOffsetsError::Marker(MarkerError::OtherOutcome)) => {
+            tracing::error!(%group, %producer_id, %error, "a transaction has ended both ways");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(%group, %producer_id, %error, "a group is told later how a transaction ended");
+            false
+        }
     }
 }
 
@@ -137,6 +159,11 @@ fn is_written(at: TopicPartition, result: &Result<(), Arc<AppendFault>>) -> bool
     let Err(fault) = result else { return true };
     match &**fault {
         AppendFault::TopicDeleted | AppendFault::Refused(AppendError::ProducerFenced { .. }) => true,
+        // No try will ever be answered otherwise.
+        AppendFault::Refused(AppendError::TransactionEnded { .. }) => {
+            tracing::error!(topic = %at.topic, partition = %at.partition, %fault, "a transaction has ended both ways");
+            true
+        }
         fault => {
             tracing::warn!(topic = %at.topic, partition = %at.partition, %fault, "a marker is written later");
             false
@@ -144,9 +171,85 @@ fn is_written(at: TopicPartition, result: &Result<(), Arc<AppendFault>>) -> bool
     }
 }
 
-fn end(outcome: Outcome) -> TransactionEnd {
-    match outcome {
-        Outcome::Commit => TransactionEnd::Commit,
-        Outcome::Abort => TransactionEnd::Abort,
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use levada_coordinator::{Outcome, TransactionHandle};
+    use levada_log::SimStorage;
+    use levada_model::{AllowAll, ManualClock, Offset, PartitionIndex, Principal, ProducerEpoch, Timestamp, TopicName};
+
+    use super::*;
+    use crate::groups::GroupKind;
+    use crate::{CreateTopic, Engine, EngineOptions, GroupOptions};
+
+    const MARKER_EPOCH: ProducerEpoch = ProducerEpoch(4);
+
+    /// An engine with a topic, the sender to its partition, and the partition's name.
+    async fn open() -> (Engine, LocalMarkers, TopicPartition) {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let options = EngineOptions {
+            storage: Arc::new(SimStorage::new(clock.clone())),
+            data_dir: "data".into(),
+            clock,
+            authorizer: Arc::new(AllowAll),
+            auto_create_topics: false,
+            producer_expiration: Duration::from_secs(60),
+            maintenance_interval: Duration::from_secs(60),
+            compaction_memory_bytes: 1 << 20,
+            linger: Duration::ZERO,
+            groups: GroupOptions::default(),
+            modules: None,
+        };
+        let engine = Engine::open(options).expect("it opens");
+        let name = TopicName::new("t").expect("a name");
+        let new = CreateTopic { name: name.clone(), partitions: 1, config: Default::default() };
+        engine.create_topic(&Principal::anonymous(), new).await.expect("created");
+        let core = &engine.core;
+        let sender = LocalMarkers::new(core.catalog.clone(), core.groups.clone(), core.directory.clone());
+        let at = TopicPartition { topic: core.catalog.get(&name).expect("created").id(), partition: PartitionIndex(0) };
+        (engine, sender, at)
+    }
+
+    fn markers(at: TopicPartition, group: &GroupName, outcome: Outcome) -> WriteMarkers {
+        let transaction = TransactionHandle {
+            coordinator: PartitionIndex(0),
+            producer_id: ProducerId(7),
+            producer_epoch: ProducerEpoch(MARKER_EPOCH.0 - 1),
+        };
+        let participants = Participants { partitions: [at].into(), groups: [group.clone()].into() };
+        WriteMarkers { transaction, producer_epoch: MARKER_EPOCH, coordinator_epoch: 0, outcome, participants }
+    }
+
+    #[tokio::test]
+    async fn a_marker_that_contradicts_one_that_is_there_is_not_tried_for_ever() {
+        let (engine, sender, at) = open().await;
+        let group = GroupName::new("g").expect("a name");
+        engine.core.ensure_coordinators::<GroupKind>().await.expect("created");
+        for outcome in [Outcome::Commit, Outcome::Commit, Outcome::Abort] {
+            let sent = sender.send(markers(at, &group, outcome)).await;
+            assert_eq!(sent.written, markers(at, &group, outcome).participants, "{outcome:?}");
+            assert!(sent.failed.is_empty());
+        }
+        let described = engine.describe_topic(&Principal::anonymous(), &TopicName::new("t").expect("a name"));
+        assert_eq!(described.expect("a topic").partitions[0].high_watermark, Offset(1), "the first stands");
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_is_deleted_when_its_partition_was_found_already_needs_no_marker() {
+        let (engine, sender, at) = open().await;
+        let (name, group) = (TopicName::new("t").expect("a name"), GroupName::new("g").expect("a name"));
+        let topic = engine.core.catalog.get(&name).expect("created");
+        let partition = topic.state().partition(at.partition).expect("there").clone();
+        engine.delete_topic(&Principal::anonymous(), &name).await.expect("deleted");
+        let answer = sender.append(&partition, &markers(at, &group, Outcome::Commit));
+        let result = match answer {
+            Ok(answer) => landing(answer).await.map(drop),
+            Err(fault) => Err(Arc::new(fault)),
+        };
+        assert!(matches!(result.as_ref().map_err(|fault| &**fault), Err(AppendFault::TopicDeleted)), "{result:?}");
+        assert!(is_written(at, &result));
+        let sent = sender.send(markers(at, &group, Outcome::Commit)).await;
+        assert_eq!(sent.written.partitions, [at].into(), "nor does one that is gone");
     }
 }

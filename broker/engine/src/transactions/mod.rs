@@ -15,5 +15,6 @@ pub(crate) use execute::ExecuteIds;
 pub(crate) use kind::{TransactionKind, Transactions};
 pub(crate) use markers::LocalMarkers;
 pub use terms::{
-    ExecuteRecord, ExecuteRequest, Executed, ExecutedRecord, TransactionError, TransactionOffset, TransactionOffsets,
+    ExecuteRecord, ExecuteRequest, Executed, ExecutedRecord, OpenTransactions, TransactionError, TransactionOffset,
+    TransactionOffsets,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use levada_coordinator::{AddError, Now, Producer, TransactionCoordinator, TransactionHandle, TransactionStep};
 use levada_extension::TopicPartition;
-use levada_model::{GroupName, limits};
+use levada_model::{GroupName, Operation, Principal, Resource, limits};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::asking::{Asking, Promise, add_reply, unless_awaited};
@@ -118,6 +118,23 @@ impl Transactions {
 }
 
 impl Core {
+    /// Refuses whoever may not write in this transaction, or end it as its producer does: one of one request is its
+    /// request's alone, whoever has seen its id.
+    ///
+    /// # Errors
+    /// [`TransactionError::Denied`], [`TransactionError::NotFound`], and those of the coordinator.
+    pub(crate) async fn authorize_transaction(
+        &self,
+        who: &Principal,
+        transaction: TransactionHandle,
+    ) -> Result<(), TransactionError> {
+        self.authorize(who, Operation::Write, Resource::Cluster)?;
+        let coordinator = self.transactions.coordinator_of(transaction)?;
+        // What a producer is was settled when it was given out, so nothing has to be waited for.
+        let is_internal = coordinator.glance(|machine| machine.is_internal(transaction.producer_id)).await?;
+        if is_internal { Err(TransactionError::NotFound) } else { Ok(()) }
+    }
+
     /// Takes offsets that were judged into a transaction.
     pub(super) async fn add_offsets(
         self: &Arc<Self>,

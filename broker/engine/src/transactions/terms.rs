@@ -1,8 +1,10 @@
 //! What the calls on transactions take and give, and why they are refused.
 
-use levada_coordinator::{self as machine, AddError, Outcome};
+use levada_coordinator::{self as machine, AddError, Outcome, TransactionView};
 use levada_log::StorageError;
-use levada_model::{Denied, GroupName, MemberId, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName};
+use levada_model::{
+    Denied, GroupName, MemberId, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId,
+};
 use thiserror::Error;
 
 use crate::coordinators::CoordinatorFault;
@@ -67,6 +69,19 @@ pub struct ExecutedRecord {
     pub topic: TopicName,
     /// Its place there.
     pub placed: Placed,
+}
+
+/// A page of the transactions that are open or being ended.
+#[derive(Clone, Debug, Default)]
+pub struct OpenTransactions {
+    /// By transactional id, each with the first [`TRANSACTION_PARTITIONS_TOLD_MAX`] of its partitions.
+    ///
+    /// [`TRANSACTION_PARTITIONS_TOLD_MAX`]: levada_model::limits::TRANSACTION_PARTITIONS_TOLD_MAX
+    pub transactions: Vec<TransactionView>,
+    /// Behind which id the next page begins; none on the last.
+    pub next_after: Option<TransactionalId>,
+    /// How many coordinators could not be asked: what they keep is missing.
+    pub unread: usize,
 }
 
 /// Why a call on transactions was refused; nothing was changed, if nothing else is said.
@@ -134,12 +149,13 @@ pub enum TransactionError {
         /// The cap.
         limit: usize,
     },
-    /// Records of a transaction of one request were not taken; it was aborted. The place is that of the first record of
-    /// the request that goes to the topic.
+    /// Records of a transaction of one request were not taken; it was aborted. Places in `error` are those in the request.
     #[error("{topic}: {error}")]
     Produce {
         /// Where to.
         topic: TopicName,
+        /// The place in the request of the first record that goes there.
+        place: usize,
         /// Why not.
         error: Box<ProduceError>,
     },
@@ -154,6 +170,9 @@ pub enum TransactionError {
     /// The offsets were not taken.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// What was asked for stands, or is being done, and its answer does not come.
+    #[error("what was asked for was taken in, but its answer does not come: {0}")]
+    Unanswered(Box<Self>),
     /// The coordinator lost its place and starts anew; what was asked for may have been done. Try again.
     #[error("the coordinator of transactions is loading")]
     Loading,
@@ -174,6 +193,22 @@ pub enum TransactionError {
         /// Whether the change may hold all the same.
         possible: bool,
     },
+}
+
+impl TransactionError {
+    /// The same where what was asked for may stand, and this is why its answer does not come. What is an answer stays.
+    pub(super) fn unanswered(self) -> Self {
+        match self {
+            // That it is not known any more is said of what has ended so long ago that others have since.
+            Self::Closing
+            | Self::Overloaded
+            | Self::Storage(_)
+            | Self::Fenced { .. }
+            | Self::NotFound
+            | Self::ProducerFenced => Self::Unanswered(Box::new(self)),
+            other => other,
+        }
+    }
 }
 
 impl From<CoordinatorFault> for TransactionError {

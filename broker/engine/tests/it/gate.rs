@@ -85,10 +85,11 @@ impl Gate {
         self.door.state.lock().shut = true;
     }
 
-    /// From now on syncs of records wait in logs of which the path has a folder of this name.
+    /// From now on syncs of records wait in logs of which the path has a folder of this name, and in no others.
     pub(crate) fn shut_within(&self, folder: &str) {
         let mut state = self.door.state.lock();
         (state.shut, state.shut_within) = (true, Some(folder.to_owned()));
+        self.door.changed.notify_all();
     }
 
     /// From now on syncs of what a compaction writes wait.

@@ -136,6 +136,7 @@ pub(crate) fn read_from(from: From) -> FetchRequest {
         wait: Duration::ZERO,
         isolation: Isolation::ReadCommitted,
         filter: None,
+        as_stored: false,
     }
 }
 

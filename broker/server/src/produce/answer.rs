@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use levada_api::media::JSON;
-use levada_api::{Placed, Placement, Problem, ProduceAnswer, RawAnswer};
+use levada_api::{Effect, Placed, Placement, Problem, ProduceAnswer, RawAnswer};
 use levada_engine::{Acks, Produced};
 use serde::Serialize;
 
@@ -28,12 +28,17 @@ pub(super) fn records(produced: &Produced, asked: Asked) -> Result<Response, Pro
     Ok(json(status, &answer, produced.duplicate && asked.by_key))
 }
 
-/// What became of each record. Where none was stored, it is the first one's problem.
+/// What became of each record. Where none was stored, it is the first one's problem, or that of the first that may have been
+/// stored all the same.
 pub(crate) fn placements(produced: &Produced) -> Result<Vec<Placement>, Problem> {
-    if let Some(Err(first)) = produced.records.first()
-        && produced.records.iter().all(Result::is_err)
+    let mut faults = produced.records.iter().map_while(|record| record.as_ref().err());
+    if faults.clone().count() == produced.records.len()
+        && let Some(first) = faults.next()
     {
-        return Err(refusal::append(first));
+        let is_unsure = |problem: &Problem| problem.effect != Effect::None;
+        let unsure = faults.map(|fault| refusal::append(fault)).find(is_unsure);
+        let first = refusal::append(first);
+        return Err(if is_unsure(&first) { first } else { unsure.unwrap_or(first) });
     }
     let placements = produced.records.iter().map(|record| match record {
         Ok(placed) => Placement::Placed(self::placed(placed)),
@@ -71,4 +76,29 @@ fn json(status: StatusCode, answer: &impl Serialize, replayed: bool) -> Response
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use levada_api::ErrorCode;
+    use levada_engine::AppendFault;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_all_says_that_something_may_have_been_stored_wherever_that_stands() {
+        let fenced = |possible| AppendFault::Fenced { reason: "the disk".to_owned(), possible };
+        for (faults, effect) in [
+            (vec![AppendFault::Closing, fenced(true)], Effect::Possible),
+            (vec![fenced(true), AppendFault::Closing], Effect::Possible),
+            (vec![AppendFault::Closing, fenced(false)], Effect::None),
+        ] {
+            let records = faults.into_iter().map(|fault| Err(Arc::new(fault))).collect();
+            let problem = placements(&Produced { records, duplicate: false }).expect_err("none was stored for sure");
+            assert_eq!(problem.effect, effect, "{problem:?}");
+            assert!(problem.code == ErrorCode::ShuttingDown || effect == Effect::Possible, "the first");
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub(super) async fn produce(
         trace.mark(&mut sent.record);
         ProduceRecord { record: sent.record, timestamp: sent.timestamp, partition: sent.partition }
     });
-    let request = ProduceRequest { records: records.collect(), acks, once, expected_offset };
+    let request = ProduceRequest { records: records.collect(), acks, once, expected_offset, keyless_to: None };
     let produced = target.engine.produce(&target.who, &target.topic, request).await;
     let produced = produced.map_err(|error| refusal::produce(error, refusal::in_records))?;
     Ok(answer::records(&produced, asked)?)

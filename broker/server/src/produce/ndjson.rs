@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use levada_api::media::NDJSON;
 use levada_api::{ErrorCode, LineAnswer, Problem, RecordIn, ResultsWord, parse_record};
-use levada_engine::{Acks, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault};
+use levada_engine::{Acks, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced};
 use levada_model::PartitionIndex;
 
 use super::lines::{Line, LineCutter};
@@ -184,16 +184,28 @@ impl Upload {
         }
         let mut waiting: Vec<usize> = (0..sent.len()).filter(|at| outcomes[*at].is_none()).collect();
         while !waiting.is_empty() {
-            let batch = waiting.iter().map(|at| self.place(records[*at].expect("it waits"))).collect();
-            let once = self.once.clone();
-            let request = ProduceRequest { records: batch, acks: self.acks, once, ..ProduceRequest::default() };
+            let batch = waiting.iter().map(|at| records[*at].expect("it waits").clone());
+            let record = |RecordIn { record, timestamp, partition }| ProduceRecord { record, timestamp, partition };
+            let request = ProduceRequest {
+                records: batch.map(record).collect(),
+                acks: self.acks,
+                once: self.once.clone(),
+                keyless_to: self.keyless_to,
+                ..ProduceRequest::default()
+            };
             match self.target.engine.produce(&self.target.who, &self.target.topic, request).await {
                 Ok(produced) => {
                     self.note(&mut outcomes, &waiting, produced);
                     self.follow(&records, &outcomes);
                     break;
                 }
-                Err(ProduceError::Records(faults)) => self.refuse(&mut outcomes, &mut waiting, &records, &faults),
+                // What is wrong is taken out, so that the others go on without it.
+                Err(ProduceError::Records(faults)) => {
+                    for (place, fault) in &faults {
+                        outcomes[waiting[*place]] = Some(Err(refusal::line_record(fault)));
+                    }
+                    waiting.retain(|at| outcomes[*at].is_none());
+                }
                 Err(error) => {
                     let problem = refusal::produce(error, refusal::in_no_place);
                     waiting.drain(..).for_each(|at| outcomes[at] = Some(Err(problem.clone())));
@@ -202,12 +214,6 @@ impl Upload {
         }
         let outcomes = outcomes.into_iter().map(|outcome| outcome.expect("every line has its outcome"));
         self.word(sent.iter().map(|sent| sent.line).zip(outcomes))
-    }
-
-    fn place(&self, sent: &RecordIn) -> ProduceRecord {
-        let keyless_to = self.keyless_to.filter(|_| sent.record.key.is_none());
-        let RecordIn { record, timestamp, partition } = sent.clone();
-        ProduceRecord { record, timestamp, partition: partition.or(keyless_to) }
     }
 
     fn note(&self, outcomes: &mut [Option<Result<Placed, Problem>>], waiting: &[usize], produced: Produced) {
@@ -222,30 +228,7 @@ impl Upload {
             let is_keyless = record.is_some_and(|sent| sent.record.key.is_none() && sent.partition.is_none());
             outcome.as_ref()?.as_ref().ok().filter(|_| is_keyless).map(|placed| placed.partition)
         };
-        if self.keyless_to.is_none() {
-            self.keyless_to = records.iter().zip(outcomes).find_map(chosen);
-        }
-    }
-
-    /// Takes the records that are wrong out of the batch, so that the others go on without them.
-    fn refuse(
-        &mut self,
-        outcomes: &mut [Option<Result<Placed, Problem>>],
-        waiting: &mut Vec<usize>,
-        records: &[Option<&RecordIn>],
-        faults: &[(usize, RecordFault)],
-    ) {
-        let followed = self.keyless_to.is_some();
-        for (place, fault) in faults {
-            let at = waiting[*place];
-            let follows = followed && records[at].is_some_and(|sent| sent.partition.is_none());
-            match fault {
-                // The partition that the keyless records followed takes no more: they find another.
-                RecordFault::Retiring(_) | RecordFault::NoPartition(_) if follows => self.keyless_to = None,
-                _ => outcomes[at] = Some(Err(refusal::line_record(fault))),
-            }
-        }
-        waiting.retain(|at| outcomes[*at].is_none());
+        self.keyless_to = records.iter().zip(outcomes).find_map(chosen).or(self.keyless_to);
     }
 
     fn word(&mut self, outcomes: impl Iterator<Item = (u64, Result<Placed, Problem>)>) -> Vec<u8> {

@@ -26,7 +26,7 @@ use crate::transactions;
         (status = 200, description = "An id that was never given out before; with a transactional id, the producer of its next transaction.", body = Producer),
         (status = 400, description = "The body is not JSON."),
         (status = 415, description = "The body is of another type."),
-        (status = 422, description = "A field is not taken: the transactional id breaks its rule or is one of the broker's own, or the time-out is out of bounds or without an id."),
+        (status = 422, description = "A field is not taken: the transactional id breaks its rule or is one of the broker's own, or the time-out is out of bounds or without an id. Or `transactional-ids-full`: there are as many as there may be; one that is not used is forgotten after 7 days."),
     )
 )]
 pub(super) async fn create_producer(

@@ -88,7 +88,7 @@ pub(super) async fn produce_raw(
     // A retry may belong to another trace, so the trace is no part of what the digest is of.
     trace.mark(&mut sent.record);
     let asked = Asked { acks, by_key: matches!(once, Once::Key { .. }) };
-    let request = ProduceRequest { records: vec![sent], acks, once, expected_offset };
+    let request = ProduceRequest { records: vec![sent], acks, once, expected_offset, keyless_to: None };
     let produced = engine.produce(&who, &topic, request).await;
     let produced = produced.map_err(|error| refusal::produce(error, refusal::in_no_place))?;
     Ok(answer::raw(&produced, asked)?)

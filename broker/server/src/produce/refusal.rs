@@ -61,7 +61,9 @@ pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
         ProduceError::NoKey { .. } => Problem::new(ErrorCode::KeyRequired, detail),
         ProduceError::Rejected { .. } => Problem::new(ErrorCode::RecordRejected, detail),
-        ProduceError::Validator { .. } => Problem::new(ErrorCode::Overloaded, detail),
+        ProduceError::PartitionerBusy { .. } | ProduceError::Validator { .. } => {
+            Problem::new(ErrorCode::Overloaded, detail)
+        }
         // No record was stored; the topic may be there all the same, which harms no retry.
         ProduceError::AutoCreate(error) => Problem { detail, ..Refusal::from(error).0 },
         ProduceError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),

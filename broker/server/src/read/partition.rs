@@ -20,8 +20,8 @@ use crate::state::{Caller, OpenEngine};
 /// Read a partition
 ///
 /// As JSON, as a line a record (`application/x-ndjson`), or as stored batches (`application/vnd.levada.record-batch`,
-/// from the batch that holds the offset; of transactions with their markers). The last two have their marks in headers. The first record always comes whole,
-/// however small `max_bytes`.
+/// from the batch that holds the offset; of transactions with their markers, also where there is nothing else). The last two
+/// have their marks in headers. The first record always comes whole, however small `max_bytes`.
 #[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/records", operation_id = "read_partition",
     tag = "Read",
     params(
@@ -73,7 +73,8 @@ pub(super) async fn read_partition(
     let isolation = isolation(&mut params)?;
     let form = format(&mut params)?;
     params.finish()?;
-    let request = FetchRequest { from, max_records, max_bytes, wait, isolation, filter: None };
+    let as_stored = media == RECORD_BATCH;
+    let request = FetchRequest { from, max_records, max_bytes, wait, isolation, filter: None, as_stored };
     let fetched = engine.fetch(&who, &topic, partition, request).await.map_err(|error| refusal::fetch(&error))?;
     Ok(match media {
         RECORD_BATCH => rendering::batches(fetched),

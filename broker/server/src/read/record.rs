@@ -62,8 +62,15 @@ pub(super) async fn read_record(
     if !is_raw {
         accepts(&headers, &[JSON])?;
     }
-    let (from, wait) = (From::Offset(offset), Duration::ZERO);
-    let request = FetchRequest { from, max_records: 1, max_bytes: 1, wait, isolation, filter: None };
+    let request = FetchRequest {
+        from: From::Offset(offset),
+        max_records: 1,
+        max_bytes: 1,
+        wait: Duration::ZERO,
+        isolation,
+        filter: None,
+        as_stored: false,
+    };
     let mut fetched = match engine.fetch(&who, &topic, partition, request).await {
         Ok(fetched) => fetched,
         Err(FetchError::BeyondEnd { high_watermark, .. }) => {

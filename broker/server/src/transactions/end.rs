@@ -11,8 +11,9 @@ use crate::state::{Caller, OpenEngine};
 
 /// Commit a transaction
 ///
-/// Answers once its records and offsets can be read everywhere, with the producer of the next transaction. The same again
-/// answers the same.
+/// Answers once its records and offsets count everywhere, with the producer of the next transaction. A partition shows its
+/// records at once, or when the last transaction ends that began to write there before (`last_stable_offset`). The same
+/// again answers the same.
 #[utoipa::path(post, path = "/v1/transactions/{transaction}/commit", operation_id = "commit_transaction", tag = "Transactions",
     params(("transaction" = String, Path, description = "The transaction's id")),
     responses(

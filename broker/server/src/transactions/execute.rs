@@ -24,8 +24,10 @@ const WHOLE: &str = "here: the whole transaction is this request";
 
 /// Do a whole transaction in one request
 ///
-/// Stores records in any topics and commits offsets of a group, all or nothing, and answers once all of it can be read.
-/// With an `Idempotency-Key` the same request again is answered as it was the first time, for a day.
+/// Stores records in any topics and commits offsets of a group, all or nothing, and answers once it counts everywhere: a
+/// partition shows its records at once, or when the last transaction ends that began to write there before. With an
+/// `Idempotency-Key` the same request again is answered as it was the first time: for a day, or until the answers that came
+/// after it in the same one of 50 coordinators take more than 8 MiB. After that it is done anew.
 #[utoipa::path(post, path = "/v1/transactions/execute", operation_id = "execute_transaction", tag = "Transactions",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Do it once, however often the request comes.", min_length = 1, max_length = 255),
@@ -38,7 +40,8 @@ const WHOLE: &str = "here: the whole transaction is this request";
         (status = 404, description = "`topic-not-found`; `unknown-member`: join again"),
         (status = 409, description = "`partition-retiring`; `illegal-generation`: the member does not hold the partitions; \
             `group-not-empty`: the group has members, and none is named"),
-        (status = 422, description = "A record, an offset or another field is not taken; `idempotency-key-reused`"),
+        (status = 422, description = "A record, an offset or another field is not taken; `idempotency-key-reused`; \
+            `transactional-ids-full`: there is no room for a key"),
     ))]
 pub(super) async fn execute(
     State(state): State<AppState>,

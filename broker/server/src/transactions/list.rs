@@ -2,7 +2,7 @@
 
 use axum::Json;
 use levada_api::{GroupPartition, OpenTransaction, TransactionList, TransactionState};
-use levada_engine::{Engine, Outcome, TransactionView};
+use levada_engine::{Engine, OpenTransactions, Outcome, TransactionView};
 use levada_model::{PartitionIndex, Principal, TopicName, TransactionalId};
 
 use super::refusal::refuse;
@@ -13,7 +13,8 @@ use crate::state::{Caller, OpenEngine};
 
 /// List transactions that are open or being ended, by transactional id
 ///
-/// One with nothing in it is not known any more after a restart of the broker, and begins anew with the first word about
+/// Of a transaction with many partitions the first 100 are told, and how many there are. What a coordinator keeps that cannot
+/// be asked now is missing, and the answer says so. One with nothing in it is not known any more after a restart of the broker, and begins anew with the first word about
 /// it.
 #[utoipa::path(get, path = "/v1/transactions", operation_id = "list_transactions", tag = "Transactions",
     params(
@@ -28,16 +29,16 @@ pub(super) async fn list(
 ) -> Result<Json<TransactionList>, Refusal> {
     let Page { limit, after } = Page::<TransactionalId>::read(&mut params)?;
     params.finish()?;
-    let mut views = engine.transactions(&who, after.as_ref(), limit + 1).await.map_err(refuse)?;
-    let is_last = views.len() <= limit;
-    views.truncate(limit);
-    let last = views.last().filter(|_| !is_last);
-    let next_cursor = last.map(|last| next_cursor(last.transactional_id.as_str()));
-    let transactions = views.into_iter().map(|view| told(&engine, &who, view)).collect();
-    Ok(Json(TransactionList { transactions, next_cursor }))
+    let OpenTransactions { transactions, next_after, unread } =
+        engine.transactions(&who, after.as_ref(), limit).await.map_err(refuse)?;
+    let next_cursor = next_after.map(|id| next_cursor(id.as_str()));
+    let transactions = transactions.into_iter().map(|view| told(&engine, &who, view)).collect();
+    let unread_coordinators = (unread > 0).then_some(unread as u64);
+    Ok(Json(TransactionList { transactions, next_cursor, unread_coordinators }))
 }
 
 fn told(engine: &Engine, who: &Principal, view: TransactionView) -> OpenTransaction {
+    let is_cut = view.participants.partitions.len() < view.partition_count;
     let partitions = view.participants.partitions.iter();
     let named = partitions.filter_map(|place| Some((engine.topic_name(who, place.topic)?, place.partition)));
     let partition = |(topic, partition): (TopicName, PartitionIndex)| GroupPartition {
@@ -59,6 +60,7 @@ fn told(engine: &Engine, who: &Principal, view: TransactionView) -> OpenTransact
         started_at: view.started_at.0,
         timeout_ms: view.timeout_ms,
         partitions,
+        partition_count: is_cut.then_some(view.partition_count as u64),
         groups: view.participants.groups.into_iter().map(Into::into).collect(),
         unfinished: view.markers_missing.map(|count| count as u64),
     }

@@ -1,7 +1,7 @@
 //! The engine's errors of transactions as problems.
 
 use levada_api::{ErrorCode, Problem};
-use levada_engine::{GroupError, TransactionError};
+use levada_engine::{GroupError, ProduceError, TransactionError};
 use levada_model::GroupName;
 
 use crate::groups::refuse_member;
@@ -24,10 +24,17 @@ pub(crate) fn refuse(error: TransactionError) -> Problem {
 /// The refusal of a request with offsets.
 pub(super) fn refuse_with(error: TransactionError, offsets: Option<&OfOffsets<'_>>) -> Problem {
     match error {
-        TransactionError::Produce { topic, error } => {
-            let detail = |problem: &Problem| format!("topic {topic}: {}", problem.detail);
+        TransactionError::Produce { topic, place, error } => {
+            let is_of_topic =
+                matches!(*error, ProduceError::NotFound(_) | ProduceError::Internal(_) | ProduceError::Denied(_));
             let problem = produce::produce(*error, produce::in_records);
-            Problem { detail: detail(&problem), ..problem }
+            let detail = format!("topic {topic}: {}", problem.detail);
+            let at = is_of_topic.then(|| (format!("/records/{place}/topic"), problem.detail.clone()));
+            let problem = Problem { detail, ..problem };
+            match at {
+                Some((pointer, detail)) => problem.at(pointer, detail),
+                None => problem,
+            }
         }
         TransactionError::Group(error) => group(error, offsets),
         other => told(&other),
@@ -45,7 +52,7 @@ pub(crate) fn told(error: &TransactionError) -> Problem {
         TransactionError::InvalidTimeout { .. } => wrong("/timeout_ms", &detail),
         TransactionError::ReservedId => wrong("/transactional_id", &detail),
         TransactionError::TooManyIds { limit } => {
-            Problem::new(ErrorCode::Overloaded, detail).limited("TRANSACTIONAL_IDS_MAX", *limit as u64)
+            Problem::new(ErrorCode::TransactionalIdsFull, detail).limited("TRANSACTIONAL_IDS_MAX", *limit as u64)
         }
         TransactionError::UnknownProducer(..) => Problem::new(ErrorCode::UnknownProducer, detail),
         TransactionError::ProducerFenced => Problem::new(ErrorCode::ProducerFenced, detail),
@@ -60,6 +67,8 @@ pub(crate) fn told(error: &TransactionError) -> Problem {
         TransactionError::Append { fault, .. } => Problem { detail, ..produce::append(fault) },
         // Whoever asks again learns what became of it.
         TransactionError::Loading => Problem::new(ErrorCode::CoordinatorLoading, detail).effect(effect(true)),
+        // What it waited for, or is found there, decides the code; but something of it may stand.
+        TransactionError::Unanswered(why) => Problem { detail, ..told(why) }.effect(effect(true)),
         TransactionError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         TransactionError::Overloaded => Problem::new(ErrorCode::Overloaded, detail),
         TransactionError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
@@ -90,4 +99,19 @@ fn wrong(pointer: &str, detail: &str) -> Problem {
 
 fn too_large(detail: String, name: &str, limit: usize) -> Problem {
     Problem::new(ErrorCode::TransactionTooLarge, detail).limited(name, limit as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_model::limits::TRANSACTIONAL_IDS_MAX;
+
+    use super::*;
+
+    #[test]
+    fn that_there_are_too_many_ids_invites_no_retry_since_they_are_kept_for_days() {
+        let problem = refuse(TransactionError::TooManyIds { limit: TRANSACTIONAL_IDS_MAX });
+        assert_eq!((problem.code, problem.status), (ErrorCode::TransactionalIdsFull, 422));
+        assert!(!problem.retryable && problem.effect == levada_api::Effect::None);
+        assert_eq!(problem.members.limit.as_deref(), Some("TRANSACTIONAL_IDS_MAX"));
+    }
 }

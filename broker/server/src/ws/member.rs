@@ -138,7 +138,8 @@ impl Member {
             membership,
             unfinished: BTreeMap::new(),
             fetching: None,
-            is_dry: true,
+            // The first fetch does not wait: it tells what is held already, though nothing of it may be read yet.
+            is_dry: false,
             rests: false,
             failed_fetches: 0,
             beats,
@@ -284,8 +285,10 @@ impl Member {
     }
 
     fn note_end(&mut self) {
-        let holds_something = !self.places.cursor.positions.is_empty();
-        if self.out.is_empty() && holds_something && self.seat.engine.group_lag(&self.places.cursor) == 0 {
+        let held = self.membership.assignment.len() + self.membership.revoked.len();
+        // What waits for the end of a transaction has no place yet, and may have records.
+        let has_begun_all = held > 0 && self.places.cursor.positions.len() >= held;
+        if self.out.is_empty() && has_begun_all && self.seat.engine.group_lag(&self.places.cursor) == 0 {
             self.out.note_end(&self.places);
         }
     }

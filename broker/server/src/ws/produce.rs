@@ -65,7 +65,7 @@ async fn begin_records(
         AcksWord::Leader => Acks::Leader,
         AcksWord::None => Acks::None,
     };
-    let request = ProduceRequest { records: records.collect(), acks, once: Once::No, expected_offset: None };
+    let request = ProduceRequest { records: records.collect(), acks, once: Once::No, ..ProduceRequest::default() };
     let accepted = engine.begin_produce(who, &topic, request).await;
     accepted.map(|it| (it, count)).map_err(|error| refusal::produce(error, refusal::in_records))
 }

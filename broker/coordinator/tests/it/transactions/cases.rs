@@ -50,7 +50,7 @@ fn pc_39_an_operator_ends_it_at_once() {
     let transaction = world.begin(producer).expect("it may begin");
     world.add_group(transaction, "g").expect("it is open");
     assert_eq!(world.open(), [transaction]);
-    world.abort(transaction).expect("it is open");
+    world.end(transaction, Outcome::Abort).expect("it is open");
     world.write_all();
     assert!(world.open().is_empty());
     assert_eq!(world.marked(transaction), Some((participants(&[], &["g"]), Outcome::Abort)));

@@ -80,6 +80,50 @@ fn another_body_with_the_key_is_refused() {
 }
 
 #[test]
+fn another_body_is_refused_also_where_the_first_was_left_open_before_a_restart() {
+    let mut world = World::new();
+    let left = world.executing(KEY, Some(body(1)));
+    world.add(left, &[0]).expect("it is open");
+    world.restart();
+    for _ in 0..2 {
+        assert_eq!(world.execute(KEY, Some(body(2))), Err(ExecuteError::KeyReused));
+    }
+    assert_eq!(world.execute(KEY, Some(body(1))), Ok(wait(KEY)), "the same request gives it up");
+    world.write_all();
+    assert_eq!(world.marked(left), Some((participants(&[0], &[]), Outcome::Abort)));
+    world.executing(KEY, Some(body(2)));
+}
+
+#[test]
+fn what_began_before_a_restart_and_was_not_stored_shares_no_transaction_with_the_next() {
+    for stored in [false, true] {
+        let mut world = World::new();
+        if stored {
+            let before = world.executing(KEY, Some(body(1)));
+            world.add(before, &[0]).expect("it is open");
+            world.ended(before, Outcome::Abort).expect("it is open");
+        }
+        let old = world.executing(KEY, Some(body(1)));
+        world.restart();
+        let new = world.executing(KEY, Some(body(2)));
+        assert_ne!(old, new);
+        world.add(old, &[0]).expect_err("its first word comes too late");
+        world.end(old, Outcome::Commit).expect_err("likewise");
+        world.add(new, &[1]).expect("it is open");
+        world.ended(new, Outcome::Commit).expect("it is open");
+        assert_eq!(world.marked(new), Some((participants(&[1], &[]), Outcome::Commit)));
+    }
+}
+
+#[test]
+fn it_is_known_of_a_producer_whether_it_is_the_brokers_own() {
+    let mut world = World::new();
+    let (own, users) = (world.executing("__execute-1", None), world.started("t"));
+    assert!(world.coordinator.is_internal(own.producer_id));
+    assert!(!world.coordinator.is_internal(users.id));
+}
+
+#[test]
 fn a_retry_while_the_first_try_is_under_way_waits_for_it() {
     for outcome in [Outcome::Commit, Outcome::Abort] {
         let mut world = World::new();

@@ -346,7 +346,7 @@ impl State {
                 }
             }
         }
-        let none_open = state.coordinator.transactions(None, usize::MAX).is_empty();
+        let none_open = state.coordinator.open_ids(None, usize::MAX).is_empty();
         let none_undecided = state.partitions.iter().all(|partition| partition.undecided.is_none());
         let step = state.coordinator.init(state.now(), &transactional_id("t"), TIMEOUT_MS, Some(PRODUCER));
         let starts = matches!(step.answer, Ok(Progress::Done(Producer { epoch: ProducerEpoch(epoch), .. }))

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use levada_coordinator::{
     AddError, BeginError, BodyDigest, EndError, ExecuteError, Executing, InitError, Now, Outcome, Participants,
-    Producer, Progress, TransactionCoordinator, TransactionError, TransactionHandle, TransactionOptions,
-    TransactionState, TransactionStep, WriteMarkers,
+    Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionOptions, TransactionState,
+    TransactionStep, TransactionView, WriteMarkers,
 };
 use levada_extension::TopicPartition;
 use levada_model::{
@@ -147,11 +147,6 @@ impl World {
         }
     }
 
-    pub(super) fn abort(&mut self, transaction: TransactionHandle) -> Result<Progress<()>, TransactionError> {
-        let step = self.coordinator.abort(self.now(), transaction);
-        self.take(step)
-    }
-
     pub(super) fn execute(&mut self, id: &str, body: Option<BodyDigest>) -> Result<Progress<Executing>, ExecuteError> {
         let (now, id) = (self.now(), transactional_id(id));
         let step = self.coordinator.execute(now, &id, TIMEOUT_MS, body, None);
@@ -252,11 +247,16 @@ impl World {
     }
 
     pub(super) fn open(&self) -> Vec<TransactionHandle> {
-        self.coordinator.transactions(None, usize::MAX).into_iter().map(|view| view.transaction).collect()
+        let ids = self.coordinator.open_ids(None, usize::MAX).into_iter();
+        ids.map(|id| self.view(id.as_str()).expect("it is open").transaction).collect()
     }
 
     pub(super) fn state(&self, id: &str) -> Option<TransactionState> {
-        Some(self.coordinator.transaction(&transactional_id(id))?.state)
+        Some(self.view(id)?.state)
+    }
+
+    pub(super) fn view(&self, id: &str) -> Option<TransactionView> {
+        self.coordinator.transaction(&transactional_id(id), usize::MAX)
     }
 
     /// Who has a marker of this transaction, and which.

@@ -139,27 +139,6 @@ impl Model {
         Ok(if self.finish(now, producer, outcome) { Answer::Wait } else { Answer::Done(None) })
     }
 
-    /// What an operator's abort is answered; none where the model does not care.
-    pub(super) fn abort(
-        &mut self,
-        now: (u64, i64),
-        producer: Producer,
-    ) -> Option<Result<Answer<()>, TransactionError>> {
-        match self.fate(producer) {
-            Fate::Open { .. } => {
-                let waits = self.finish(now, producer, Outcome::Abort);
-                Some(Ok(if waits { Answer::Wait } else { Answer::Done(()) }))
-            }
-            Fate::Ending { outcome: Outcome::Abort, .. } => Some(Ok(Answer::Wait)),
-            Fate::Ended { outcome: Outcome::Abort, .. } => Some(Ok(Answer::Done(()))),
-            Fate::Ending { outcome, .. } | Fate::Ended { outcome, .. } => {
-                Some(Err(TransactionError::TransactionEnded { outcome: *outcome }))
-            }
-            Fate::Given | Fate::Forgotten => Some(Err(TransactionError::UnknownTransaction)),
-            Fate::Fenced => None,
-        }
-    }
-
     /// Decides an outcome; whether markers are needed.
     fn finish(&mut self, now: (u64, i64), producer: Producer, outcome: Outcome) -> bool {
         let fate = self.fate(producer);

@@ -30,9 +30,6 @@ enum Event {
         who: usize,
         commits: bool,
     },
-    Abort {
-        who: usize,
-    },
     Write {
         which: usize,
     },
@@ -73,7 +70,6 @@ fn events() -> impl Strategy<Value = Event> {
         6 => (who(), 0u32..3).prop_map(|(who, partition)| Event::Add { who, partition }),
         2 => who().prop_map(|who| Event::AddGroup { who }),
         6 => (who(), any::<bool>()).prop_map(|(who, commits)| Event::End { who, commits }),
-        2 => who().prop_map(|who| Event::Abort { who }),
         6 => which().prop_map(|which| Event::Write { which }),
         2 => which().prop_map(|which| Event::WritePart { which }),
         2 => which().prop_map(|which| Event::Fail { which }),
@@ -132,7 +128,6 @@ impl Both {
             | Event::Add { who, .. }
             | Event::AddGroup { who }
             | Event::End { who, .. }
-            | Event::Abort { who }
             | Event::Late { who } => {
                 if let Some(producer) = self.who(who) {
                     self.of(event, producer);
@@ -159,11 +154,6 @@ impl Both {
                 assert_eq!(self.real.add_group(transaction, "g"), expected.map_err(AddError::from));
             }
             Event::End { commits, .. } => self.end(producer, if commits { Outcome::Commit } else { Outcome::Abort }),
-            Event::Abort { .. } => {
-                let expected = self.model.abort(now, producer);
-                let answer = self.real.abort(transaction).map(simple);
-                assert!(expected.is_none_or(|expected| expected == answer), "{answer:?} not {expected:?}");
-            }
             Event::Late { .. } if !matches!(self.fate(producer), Fate::Ending { .. }) => {
                 let all = participants(&[0, 1, 2], &["g"]);
                 let step = self.real.coordinator.markers_written(self.real.now(), transaction, &all);
@@ -221,7 +211,6 @@ impl Both {
         self.real.add(handle(producer), &[0]).expect_err("nobody was given it");
         let outcome = if commits { Outcome::Commit } else { Outcome::Abort };
         self.real.end(handle(producer), outcome).expect_err("nobody was given it");
-        self.real.abort(handle(producer)).expect_err("nobody was given it");
         assert_eq!((self.real.written, self.real.sent.len()), before);
     }
 
@@ -290,7 +279,7 @@ impl Both {
             let is_known = self.real.log.keys().any(|key| key.ends_with(id.as_bytes()));
             assert_eq!(is_known, !self.model.is_forgotten(id), "{id}");
         }
-        let open = self.real.coordinator.transactions(None, usize::MAX);
+        let open = self.real.coordinator.open_ids(None, usize::MAX);
         assert_eq!(self.real.coordinator.open_count(), open.len());
         let rests = open.is_empty();
         assert!(rests || self.real.coordinator.next_due().is_some(), "something is due as long as something is open");

@@ -1,11 +1,12 @@
 //! The life of a transaction, rule by rule.
 
+use bytes::Bytes;
 use levada_coordinator::{
     AddError, BeginError, EndError, Outcome, Producer, Progress, TransactionError, TransactionState,
 };
 use levada_model::{ProducerId, limits};
 
-use super::kit::{TIMEOUT_MS, World, group, handle, off, participants, partition, transactional_id};
+use super::kit::{PATIENCE_MS, TIMEOUT_MS, World, handle, off, participants, transactional_id};
 
 const FENCED: TransactionError = TransactionError::ProducerFenced;
 const UNKNOWN: TransactionError = TransactionError::UnknownTransaction;
@@ -83,7 +84,6 @@ fn a_late_end_of_one_transaction_never_touches_the_next() {
     assert_eq!(world.end(old, Outcome::Abort), Err(EndError::Transaction(ended(Outcome::Commit))));
     assert_eq!(world.end(old, Outcome::Commit), Ok(Progress::Done(next)));
     assert_eq!(world.add(old, &[1]), Err(AddError::Transaction(ended(Outcome::Commit))));
-    assert_eq!(world.abort(old), Err(ended(Outcome::Commit)));
     assert_eq!((world.open(), world.state("t")), (vec![new], Some(TransactionState::Ongoing)));
     let last = world.ended(new, Outcome::Abort).expect("it is open");
     assert_eq!(world.end(old, Outcome::Commit), Err(EndError::Transaction(FENCED)), "two are too old to be known");
@@ -133,7 +133,7 @@ fn what_never_was_is_unknown() {
     for wrong in [elsewhere, nobody, later] {
         assert_eq!(world.add(wrong, &[0]), Err(AddError::Transaction(UNKNOWN)), "{wrong}");
         assert_eq!(world.end(wrong, Outcome::Commit), Err(EndError::Transaction(UNKNOWN)), "{wrong}");
-        assert_eq!(world.abort(wrong), Err(UNKNOWN), "{wrong}");
+        assert_eq!(world.end(wrong, Outcome::Abort), Err(EndError::Transaction(UNKNOWN)), "{wrong}");
     }
 }
 
@@ -222,31 +222,60 @@ fn an_operator_sees_what_is_open_in_pages_and_may_abort_it() {
     let producers: Vec<_> = ids.iter().map(|id| world.started(id)).collect();
     let began_at = world.now().wall;
     let open: Vec<_> = [0, 1, 3].map(|n| world.begin(producers[n]).expect("it may begin")).into();
-    world.add(open[1], &[4]).expect("it is open");
+    world.add(open[1], &[4, 5, 6]).expect("it is open");
     world.add_group(open[1], "g").expect("it is open");
     world.pass(5);
     let page = |world: &World, after: Option<&str>| {
         let after = after.map(transactional_id);
-        let page = world.coordinator.transactions(after.as_ref(), 2);
-        page.into_iter().map(|view| view.transactional_id.as_str().to_owned()).collect::<Vec<_>>()
+        let page = world.coordinator.open_ids(after.as_ref(), 2);
+        page.into_iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!((page(&world, None), page(&world, Some("b"))), (vec!["a".into(), "b".into()], vec!["d".into()]));
-    let view = world.coordinator.transaction(&transactional_id("b")).expect("it is open");
+    let view = world.coordinator.transaction(&transactional_id("b"), 2).expect("it is open");
     assert_eq!((view.transaction, view.started_at, view.timeout_ms), (open[1], began_at, TIMEOUT_MS));
-    assert_eq!((view.participants, view.markers_missing), (participants(&[4], &["g"]), None));
-    assert_eq!(world.abort(open[0]), Ok(Progress::Done(())), "nothing is in it");
-    assert_eq!(world.abort(open[1]), Ok(Progress::Wait(transactional_id("b"))));
-    let view = world.coordinator.transaction(&transactional_id("b")).expect("it is being aborted");
-    assert_eq!(view.markers_missing, Some(2));
+    assert_eq!((view.participants, view.partition_count), (participants(&[4, 5], &["g"]), 3), "the first of them");
+    assert_eq!(view.markers_missing, None);
+    world.end(open[0], Outcome::Abort).expect("nothing is in it");
+    assert_eq!(world.end(open[1], Outcome::Abort), Ok(Progress::Wait(transactional_id("b"))));
+    let view = world.view("b").expect("it is being aborted");
+    assert_eq!(view.markers_missing, Some(4));
     world.write_all();
-    assert_eq!(world.abort(open[1]), Ok(Progress::Done(())), "the same again answers the same");
+    let next = world.ended(open[1], Outcome::Abort).expect("the same again answers the same");
     assert_eq!(world.end(open[1], Outcome::Commit), Err(EndError::Transaction(ended(Outcome::Abort))));
-    let next = world.ended(open[1], Outcome::Abort).expect("it was aborted");
+    assert_eq!(world.ended(open[1], Outcome::Abort), Ok(next), "its producer learns how to go on");
     world.begin(next).expect("its producer goes on");
-    assert_eq!(world.abort(handle(producers[2])), Err(UNKNOWN), "it is not open");
-    assert_eq!(world.coordinator.transaction(&transactional_id("c")), None);
-    assert_eq!(world.marked(open[1]).expect("it has markers").0.partitions, [partition(4)].into());
-    assert_eq!(world.marked(open[1]).expect("it has markers").0.groups, [group("g")].into());
+    assert_eq!(world.view("c"), None, "it is not open");
+    assert_eq!(world.marked(open[1]), Some((participants(&[4, 5, 6], &["g"]), Outcome::Abort)));
+}
+
+#[test]
+fn what_is_due_at_once_is_done_in_steps_that_are_bounded() {
+    const MOST_BYTES: usize = 9 << 20;
+    let mut world = World::new();
+    let most = u32::try_from(limits::TRANSACTION_PARTITIONS_MAX).expect("a small number");
+    let all: Vec<_> = (0..most).collect();
+    let count = 60;
+    for n in 0..count {
+        let producer = world.started(&format!("t{n}"));
+        let transaction = world.begin(producer).expect("it may begin");
+        world.add(transaction, &all).expect("it is open");
+    }
+    // Their time is over; and then no marker is heard of.
+    for millis in [TIMEOUT_MS, PATIENCE_MS] {
+        world.sent.clear();
+        world.tick += millis;
+        let mut ticks = 0;
+        while world.coordinator.next_due().is_some_and(|due| due <= world.now().tick) {
+            let step = world.coordinator.tick(world.now());
+            let records = step.records.iter().map(|record| record.value.as_ref().map_or(0, Bytes::len));
+            let markers = step.markers.iter().map(|markers| markers.participants.len() * 20);
+            assert!(records.sum::<usize>() < MOST_BYTES && markers.sum::<usize>() < MOST_BYTES);
+            world.take(step);
+            ticks += 1;
+        }
+        assert!(ticks > 1);
+        assert_eq!(world.sent.len(), count, "all of them in the end");
+    }
 }
 
 #[test]
@@ -256,7 +285,8 @@ fn an_operator_does_not_undo_what_is_being_committed() {
     let transaction = world.begin(producer).expect("it may begin");
     world.add(transaction, &[0]).expect("it is open");
     world.end(transaction, Outcome::Commit).expect("it is open");
-    assert_eq!(world.abort(transaction), Err(ended(Outcome::Commit)));
+    let refused = Err(EndError::Transaction(ended(Outcome::Commit)));
+    assert_eq!(world.end(transaction, Outcome::Abort), refused);
     world.write_all();
-    assert_eq!(world.abort(transaction), Err(ended(Outcome::Commit)));
+    assert_eq!(world.end(transaction, Outcome::Abort), refused);
 }

@@ -68,8 +68,7 @@ impl Engine {
             part.request.records.push(new.record);
         }
         if let Some(topic) = parts.keys().next().filter(|_| count > limits::REQUEST_RECORDS_MAX) {
-            let error = Box::new(ProduceError::TooManyRecords);
-            return Err(TransactionError::Produce { topic: topic.clone(), error });
+            return Err(refused(topic, &[0], ProduceError::TooManyRecords));
         }
         let mut active = Vec::with_capacity(parts.len());
         for (topic, part) in &parts {
@@ -120,19 +119,27 @@ struct Execution {
 }
 
 impl Execution {
-    async fn run(mut self) -> Result<Executed, TransactionError> {
-        let (id, body) = (&self.id, self.body);
-        let begun = self.engine.core.ask(&self.coordinator, Promise::Nothing, |machine, now, spare| {
-            machine.execute(now, id, limits::EXECUTE_TIMEOUT_MS, body, spare).map(execute_reply)
-        });
-        let transaction = match begun.await? {
-            Executing::Begun(transaction) => transaction,
+    async fn run(self) -> Result<Executed, TransactionError> {
+        match self.begin().await? {
+            Executing::Begun(transaction) => self.carry_out(transaction).await,
             Executing::Replayed(bytes) => {
                 // It was written by a later version.
                 let records = answer::decode(bytes).ok_or(TransactionError::KeyReused)?;
-                return Ok(Executed { records, duplicate: true });
+                Ok(Executed { records, duplicate: true })
             }
-        };
+        }
+    }
+
+    async fn begin(&self) -> Result<Executing, TransactionError> {
+        let (id, body) = (&self.id, self.body);
+        let begun = self.engine.core.ask(&self.coordinator, Promise::Nothing, |machine, now, spare| {
+            let step = machine.execute(now, id, limits::EXECUTE_TIMEOUT_MS, body, spare);
+            step.map(|answer| execute_reply(body.is_some(), answer))
+        });
+        begun.await
+    }
+
+    async fn carry_out(mut self, transaction: TransactionHandle) -> Result<Executed, TransactionError> {
         let done = match self.write(transaction).await {
             Ok(records) => {
                 let committed = self.commit(transaction, &records).await;
@@ -143,7 +150,7 @@ impl Execution {
         if done.is_err() {
             self.abort(transaction).await;
         }
-        done
+        done.map_err(lost)
     }
 
     /// Stores the records of all topics at once, and the offsets.
@@ -153,7 +160,7 @@ impl Execution {
             let (engine, who) = (self.engine.clone(), self.who.clone());
             request.once = Once::Transaction { transaction, sequence: None };
             writes.spawn(async move {
-                let produced = engine.produce(&who, &topic, request).await;
+                let produced = engine.produce_in_own(&who, &topic, request).await;
                 let records = executed(produced, &topic, &places)?;
                 Ok(places.into_iter().zip(records).collect())
             });
@@ -179,7 +186,7 @@ impl Execution {
 
     async fn commit(&self, transaction: TransactionHandle, records: &[ExecutedRecord]) -> Result<(), TransactionError> {
         let kept = self.body.map(|body| (body, answer::encode(records)));
-        self.end(|machine, now| match &kept {
+        self.end(transaction, |machine, now| match &kept {
             Some((body, bytes)) => machine.commit_execution(now, transaction, *body, bytes.clone()),
             None => machine.end(now, transaction, Outcome::Commit),
         })
@@ -188,7 +195,7 @@ impl Execution {
 
     /// So that nothing of it is ever read, and nobody waits for its time to be over.
     async fn abort(&self, transaction: TransactionHandle) {
-        if let Err(error) = self.end(|machine, now| machine.end(now, transaction, Outcome::Abort)).await {
+        if let Err(error) = self.end(transaction, |machine, now| machine.end(now, transaction, Outcome::Abort)).await {
             tracing::debug!(%transaction, %error, "a transaction of one request is ended by its coordinator");
         }
     }
@@ -198,15 +205,39 @@ impl Execution {
     #[expect(clippy::disallowed_methods, reason = "a coordinator that takes nothing now is left alone for a moment")]
     async fn end(
         &self,
+        transaction: TransactionHandle,
         end: impl Fn(&mut TransactionCoordinator, Now) -> TransactionStep<Result<Progress<Producer>, EndError>>,
     ) -> Result<(), TransactionError> {
+        let end = |machine: &mut TransactionCoordinator, now, _| {
+            end(machine, now).map(|answer| end_reply(transaction, answer))
+        };
+        // Whether a try may have come to something.
+        let mut may_stand = false;
         loop {
-            let end = |machine: &mut TransactionCoordinator, now, _| end(machine, now).map(end_reply);
-            match self.engine.core.ask(&self.coordinator, Promise::End, end).await {
-                Err(TransactionError::Loading | TransactionError::Overloaded) => sleep(PAUSE).await,
-                ended => return ended.map(drop),
+            let ended = self.engine.core.ask(&self.coordinator, Promise::End, end).await;
+            let Err(error) = ended else { return Ok(()) };
+            match error {
+                TransactionError::Overloaded => {}
+                TransactionError::Loading => may_stand = true,
+                TransactionError::Unanswered(why) if matches!(*why, TransactionError::Overloaded) => may_stand = true,
+                error if may_stand => return Err(error.unanswered()),
+                error => return Err(error),
             }
+            sleep(PAUSE).await;
         }
+    }
+}
+
+/// That nobody knows a transaction of one request any more, or that it was aborted to make room for another try, says that
+/// its coordinator has lost it meanwhile.
+fn lost(error: TransactionError) -> TransactionError {
+    let is_lost = |error: &_| matches!(error, TransactionError::NotFound | TransactionError::ProducerFenced);
+    let of_append = |fault: &_| matches!(fault, AppendFault::Transaction(error) if is_lost(error));
+    match error {
+        TransactionError::Append { fault, .. } if of_append(&fault) => TransactionError::Loading,
+        TransactionError::Unanswered(why) if is_lost(&why) => TransactionError::Loading,
+        error if is_lost(&error) => TransactionError::Loading,
+        error => error,
     }
 }
 
@@ -235,5 +266,92 @@ fn refused(topic: &TopicName, places: &[usize], error: ProduceError) -> Transact
         }
         error => error,
     };
-    TransactionError::Produce { topic: topic.clone(), error: Box::new(error) }
+    let place = *places.first().expect("a part has records");
+    TransactionError::Produce { topic: topic.clone(), place, error: Box::new(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_log::SimStorage;
+    use levada_model::{AllowAll, ManualClock, Offset, Record, Timestamp};
+
+    use super::*;
+    use crate::{CreateTopic, EngineOptions, ExecuteRecord, GroupOptions, ProduceRecord};
+
+    fn topic() -> TopicName {
+        TopicName::new("t").expect("a name")
+    }
+
+    async fn open() -> Engine {
+        let clock = Arc::new(ManualClock::at(Timestamp(1)));
+        let options = EngineOptions {
+            storage: Arc::new(SimStorage::new(clock.clone())),
+            data_dir: "data".into(),
+            clock,
+            authorizer: Arc::new(AllowAll),
+            auto_create_topics: false,
+            producer_expiration: Duration::from_secs(60),
+            maintenance_interval: Duration::from_secs(60),
+            compaction_memory_bytes: 1 << 20,
+            linger: Duration::ZERO,
+            groups: GroupOptions::default(),
+            modules: None,
+        };
+        let engine = Engine::open(options).expect("it opens");
+        let new = CreateTopic { name: topic(), partitions: 1, config: Default::default() };
+        engine.create_topic(&Principal::anonymous(), new).await.expect("created");
+        engine
+    }
+
+    fn request(body: u8) -> ExecuteRequest {
+        let record = Record { value: Some(vec![body].into()), ..Record::default() };
+        let record = ProduceRecord { record, ..ProduceRecord::default() };
+        let records = vec![ExecuteRecord { topic: topic(), record }];
+        ExecuteRequest { records, group_offsets: None, key: Some(("k".to_owned(), [body; 32])) }
+    }
+
+    /// One that has begun, and has stored nothing when its coordinator is lost.
+    async fn lost_after_its_begin(engine: &Engine, body: u8) -> (Execution, TransactionHandle) {
+        let execution = engine.judge(&Principal::anonymous(), request(body)).await.expect("it is taken");
+        let Executing::Begun(transaction) = execution.begin().await.expect("it begins") else { panic!("it is new") };
+        let coordinator = execution.coordinator.clone();
+        let breaks = tokio::spawn(async move {
+            coordinator.step(|_, _, _| -> TransactionStep<()> { panic!("a planted bug") }).await
+        });
+        assert!(breaks.await.expect_err("it panics").is_panic());
+        (execution, transaction)
+    }
+
+    async fn end_offset(engine: &Engine) -> Offset {
+        let described = engine.describe_topic(&Principal::anonymous(), &topic()).expect("it is there");
+        described.partitions[0].high_watermark
+    }
+
+    #[tokio::test]
+    async fn one_whose_coordinator_is_lost_before_anything_is_stored_may_be_asked_for_again() {
+        let engine = open().await;
+        let (execution, transaction) = lost_after_its_begin(&engine, 1).await;
+        let failed = execution.carry_out(transaction).await;
+        assert!(matches!(failed, Err(TransactionError::Loading)), "{failed:?}");
+        let again = engine.execute_transaction(&Principal::anonymous(), request(1)).await.expect("done");
+        assert!(!again.duplicate);
+    }
+
+    #[tokio::test]
+    async fn what_comes_late_from_before_a_load_is_no_part_of_the_next_one_with_the_key() {
+        let engine = open().await;
+        // The key's id is known, and has no answer.
+        let execution = engine.judge(&Principal::anonymous(), request(1)).await.expect("it is taken");
+        let Executing::Begun(first) = execution.begin().await.expect("it begins") else { panic!("it is new") };
+        execution.abort(first).await;
+        drop(execution);
+        let (late, transaction) = lost_after_its_begin(&engine, 1).await;
+        let other = engine.judge(&Principal::anonymous(), request(2)).await.expect("it is taken");
+        let Executing::Begun(open) = other.begin().await.expect("it begins") else { panic!("it is new") };
+        assert_ne!(open, transaction);
+        let failed = late.carry_out(transaction).await;
+        assert!(matches!(failed, Err(TransactionError::Loading)), "{failed:?}");
+        assert_eq!(end_offset(&engine).await, Offset(0), "nothing of it is stored");
+        other.carry_out(open).await.expect("done");
+    }
 }

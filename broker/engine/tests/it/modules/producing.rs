@@ -90,8 +90,9 @@ async fn murmur2_stands_in_for_a_partitioner_without_a_usable_answer_and_that_is
     assert_eq!(placed(&engine, &["trap", "a", "b"]).await, murmur2, "out of range");
     assert_eq!(seen(&engine).0, 2);
     host.0.busy.store(true, Ordering::SeqCst);
-    assert_eq!(placed(&engine, &["a"]).await, murmur2[1..2], "busy");
-    assert_eq!(seen(&engine), (3, "module m: it was told to be busy".to_owned()));
+    let busy = engine.produce(&me(), &name("t"), request(vec![record("a", "v")])).await;
+    assert!(matches!(busy, Err(ProduceError::PartitionerBusy { .. })), "one that is busy is waited for: {busy:?}");
+    assert_eq!(seen(&engine).0, 2);
     engine.close().await.expect("closed");
     let engine = bench.with(disk.restart()).open();
     assert_eq!(placed(&engine, &["a"]).await, murmur2[1..2], "no host");
@@ -111,6 +112,25 @@ async fn a_retry_with_a_key_meets_its_first_try_also_behind_a_partitioner() {
     assert_eq!((partitions(&first), first.duplicate), (vec![3], false), "the key stands in");
     let again = engine.produce(&me(), &name("t"), request()).await.expect("taken");
     assert_eq!((partitions(&again), again.duplicate), (vec![3], true));
+}
+
+#[tokio::test]
+async fn keyless_records_follow_those_before_them_unless_a_module_places_them() {
+    let (engine, _) = engine();
+    put(&engine, "m", module(&["partitioner"], json!({}))).await;
+    create(&engine, "t", 4, &[]).await;
+    let follow = async |partition| {
+        let records = vec![record("", "v"), record("", "v")];
+        let request = levada_engine::ProduceRequest { keyless_to: Some(p(partition)), ..request(records) };
+        partitions(&engine.produce(&me(), &name("t"), request).await.expect("taken"))
+    };
+    for partition in [3, 0, 2] {
+        assert_eq!(follow(partition).await, [partition, partition]);
+    }
+    assert!(follow(4).await[0] < 4, "one that is not there is not followed");
+    alter(&engine, "partitioner", json!("module:m")).await;
+    alter(&engine, "partitioner.config", json!({"to": 1})).await;
+    assert_eq!(follow(3).await, [1, 1]);
 }
 
 #[tokio::test]

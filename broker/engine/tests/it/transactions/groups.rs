@@ -205,11 +205,11 @@ async fn a_group_is_not_held_up_by_a_transaction_that_was_left_half_finished() {
     two.add("g", &[(0, 4)]).await;
     two.end(COMMIT).await;
     assert_eq!(stand(&engine, "g").await, Some(vec![(0, 4)]), "though the other is open still");
-    assert_eq!(engine.transactions(&me(), None, 10).await.expect("a list").len(), 1);
+    assert_eq!(engine.transactions(&me(), None, 10).await.expect("a list").transactions.len(), 1);
     bench.clock.advance(10_000);
     until("it is aborted by its own time", async || {
         engine.run_maintenance();
-        engine.transactions(&me(), None, 10).await.expect("a list").is_empty()
+        engine.transactions(&me(), None, 10).await.expect("a list").transactions.is_empty()
     })
     .await;
     assert_eq!(stand(&engine, "g").await, Some(vec![(0, 4)]));
@@ -312,7 +312,7 @@ async fn a_power_cut_in_the_middle_of_a_commit_leaves_all_groups_with_it_or_none
         let engine = open(&bench.with(disk));
         until("whatever was decided is written", async || {
             engine.run_maintenance();
-            let open = engine.transactions(&me(), None, 10).await.expect("a list");
+            let open = engine.transactions(&me(), None, 10).await.expect("a list").transactions;
             open.iter().all(|open| open.markers_missing.is_none())
         })
         .await;

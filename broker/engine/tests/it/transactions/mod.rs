@@ -1,6 +1,7 @@
 //! Transactions in partitions and groups: what is stored, who sees what of it, and how far readers come.
 
 mod coordinator;
+mod edges;
 mod groups;
 mod model;
 mod power_cut;

@@ -90,6 +90,42 @@ async fn pc_37_every_reader_comes_to_the_end_behind_markers_and_aborted_records(
 }
 
 #[tokio::test]
+async fn who_wants_batches_as_they_are_stored_gets_markers_that_stand_alone_too() {
+    let (bench, _) = Bench::sim();
+    let mut engine = open(&bench);
+    create(&engine, "t", 1, &[]).await;
+    for outcome in [COMMIT, ABORT] {
+        let mut one = Transactor::start(&engine, "one").await;
+        one.send("t", vec![to(0, "a")]).await;
+        one.end(outcome).await;
+    }
+    for is_opened_anew in [false, true] {
+        if is_opened_anew {
+            engine.close().await.expect("closed");
+            engine = open(&bench);
+        }
+        for (isolation, stored) in [(ReadUncommitted, vec![0, 1, 2, 3]), (ReadCommitted, vec![0, 1, 3])] {
+            // All in one read, or as little as comes at once, from each offset that there is.
+            for max_bytes in [1 << 20, 1] {
+                for first in 0..4 {
+                    let (mut next, mut got) = (first, Vec::new());
+                    while next < 4 {
+                        let from = From::Offset(Offset(next));
+                        let request = FetchRequest { isolation, max_bytes, as_stored: true, ..read_from(from) };
+                        let fetched = engine.fetch(&me(), &name("t"), p(0), request).await.expect("a read");
+                        assert!(fetched.next_offset.0 > next);
+                        got.extend(fetched.batches.iter().map(|batch| batch.header().base_offset.0));
+                        next = fetched.next_offset.0;
+                    }
+                    let expected: Vec<_> = stored.iter().copied().filter(|offset| *offset >= first).collect();
+                    assert_eq!(got, expected, "{isolation:?} {max_bytes} {first}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn readers_that_wait_behind_what_is_stable_wake_when_it_is_committed() {
     let (bench, _) = Bench::sim();
     let engine = bench.open();

@@ -166,19 +166,38 @@ async fn what_does_not_go_with_a_transaction_is_refused_by_name_and_stores_nothi
 }
 
 #[tokio::test]
-async fn a_producer_of_transactions_stores_nothing_beside_them_while_one_is_open() {
+async fn a_producer_of_transactions_stores_nothing_beside_them_whether_one_is_open_or_not() {
     let harness = Harness::start(|_| {}).await;
     harness.topic("t").await;
     let producer = init(&harness, "p").await;
+    let beside = async |sequence: &str| {
+        let request = harness.request(Method::POST, RECORDS).header("producer-sequence", sequence);
+        let request = request.header("producer-id", producer["producer_id"].to_string());
+        let request = request.header("producer-epoch", producer["producer_epoch"].to_string());
+        let request = request.json(&json!({ "records": [{ "value": "beside", "partition": 0 }] }));
+        assert_eq!(harness.send(request).await.expect(422).code(), "unknown-producer", "{sequence}");
+    };
+    beside("0").await;
     let transaction = begin(&harness, &producer).await;
     store_in(&harness, &transaction, "t", &[json!(1)]).await;
-    let beside = harness.request(Method::POST, RECORDS).header("producer-sequence", "1");
-    let beside = beside.header("producer-id", producer["producer_id"].to_string());
-    let beside = beside.header("producer-epoch", producer["producer_epoch"].to_string());
-    let beside = beside.json(&json!({ "records": [{ "value": "beside", "partition": 0 }] }));
-    assert_eq!(harness.send(beside).await.expect(409).code(), "transaction-open");
+    beside("1").await;
     end(&harness, &transaction, "commit").await.expect(200);
+    beside("1").await;
     assert_eq!(committed(&harness, "t").await, [json!(1)]);
+}
+
+#[tokio::test]
+async fn a_topic_is_created_for_records_of_a_transaction_that_is_open_alone() {
+    let harness = Harness::start(|options| options.auto_create_topics = Some(true)).await;
+    let ended = transaction(&harness, "p").await;
+    end(&harness, &ended, "commit").await.expect(200);
+    for (transaction, code) in [(&*ended, "transaction-ended"), ("0-999-0", "transaction-not-found")] {
+        let refused = harness.send(producing(&harness, transaction, "t", json!([{ "value": 1 }]))).await;
+        assert_eq!(refused.code(), code);
+        harness.get("/v1/topics/t").await.expect(404);
+    }
+    let open = transaction(&harness, "p").await;
+    harness.send(producing(&harness, &open, "t", json!([{ "value": 1 }]))).await.expect(200);
 }
 
 #[tokio::test]

@@ -194,6 +194,13 @@ async fn stored_batches_come_with_their_markers_and_the_word_of_what_was_aborted
     assert_eq!((all.header("levada-next-offset"), all.header("levada-aborted-transactions")), ("7", ""));
     assert!(all.body.windows(7).any(|part| part == b"aborted"));
     assert_eq!(get("offset=3").await.header("levada-aborted-transactions"), "", "it ended before");
+    // From where only a marker is, it comes too.
+    for (offset, next) in [(4, "5"), (2, "5")] {
+        let rest = get(&format!("offset={offset}")).await;
+        assert_eq!(rest.header("levada-next-offset"), next);
+        let first = rest.body.first_chunk::<8>().map(|base| u64::from_be_bytes(*base));
+        assert_eq!(first, Some(offset), "the batch's base offset");
+    }
 }
 
 #[tokio::test]

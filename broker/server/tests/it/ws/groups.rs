@@ -8,6 +8,7 @@ use super::client::{Client, eventually, offsets};
 use crate::groups::member::{Member, partitions, places, store, store_in};
 use crate::harness::Harness;
 use crate::produce::topic;
+use crate::transactions::{add_offsets, end, group_offsets, transaction};
 
 /// A member through a socket of its own, and what it got.
 struct Peer {
@@ -410,6 +411,26 @@ async fn a_member_of_a_thousand_partitions_gets_batches_behind_its_long_assignme
     let committed = peer.client.expect("committed").await;
     let ends = committed["committed"].as_array().expect("a list").iter().filter(|it| it["offset"] == 1).count();
     assert_eq!((ends, &committed["refused"]), (20, &json!([])));
+}
+
+#[tokio::test]
+async fn a_partition_with_offsets_in_an_open_transaction_is_told_and_read_once_that_has_ended() {
+    let harness = Harness::start(|_| {}).await;
+    orders(&harness, 2).await;
+    store_in(&harness, "orders", 0, 5).await;
+    store_in(&harness, "orders", 1, 2).await;
+    let transaction = transaction(&harness, "p").await;
+    add_offsets(&harness, &transaction, &group_offsets("billing", "orders", 3)).await.expect(200);
+    let mut one = Peer::join(&harness, json!({})).await;
+    one.client.credit(100).await;
+    let others = one.take(2).await;
+    assert_eq!(one.assignment(), [0, 1]);
+    assert!(others.iter().all(|record| record["partition"] == 1), "{others:?}");
+    one.client.is_quiet().await;
+    end(&harness, &transaction, "commit").await.expect(200);
+    let frame = one.client.expect("records").await;
+    assert_eq!(offsets(frame["records"].as_array().expect("a list")), [3, 4], "behind what the transaction processed");
+    one.client.expect("caught_up").await;
 }
 
 #[tokio::test]

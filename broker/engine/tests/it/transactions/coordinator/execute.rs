@@ -78,7 +78,7 @@ async fn what_can_be_refused_is_refused_before_anything_is_stored() {
     assert!(matches!(try_execute(&engine, ExecuteRequest::default()).await, Err(TransactionError::Empty)));
     let refused = try_execute(&engine, with(to_topic("none", to(0, "x")))).await;
     assert!(
-        matches!(&refused, Err(TransactionError::Produce { topic, error }) if topic.as_str() == "none"
+        matches!(&refused, Err(TransactionError::Produce { topic, place: 1, error }) if topic.as_str() == "none"
             && matches!(**error, ProduceError::NotFound(_))),
         "{refused:?}"
     );
@@ -242,15 +242,22 @@ async fn the_ids_of_the_broker_are_nobodys_to_begin_with() {
         async move { try_execute(&engine, executing(vec![to_topic("t", to(0, "x"))])).await }
     });
     gate.until_waiting(1).await;
-    let view = engine.transactions(&me(), None, 1).await.expect("a list").remove(0);
+    let view = engine.transactions(&me(), None, 1).await.expect("a list").transactions.remove(0);
     assert!(view.transactional_id.is_internal());
     let producer = Producer { id: view.transaction.producer_id, epoch: view.transaction.producer_epoch };
     let refused = try_begin(&engine, producer).await;
     assert!(matches!(refused, Err(TransactionError::UnknownProducer(..))), "{refused:?}");
+    // Whoever has seen its id can neither end it as its request does, nor add to it.
+    for refused in [
+        end(&engine, view.transaction, COMMIT).await.map(drop),
+        engine.add_transaction_offsets(&me(), view.transaction, offsets_of("g", "t", 0)).await,
+    ] {
+        assert!(matches!(refused, Err(TransactionError::NotFound)), "{refused:?}");
+    }
     // An operator may end it, and its client hears so.
     let aborting = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.abort_transaction(&me(), view.transaction).await }
+        async move { end(&engine, view.transaction, ABORT).await }
     });
     until("it stands", async || engine.stats().transactions_aborted == 1).await;
     gate.open();

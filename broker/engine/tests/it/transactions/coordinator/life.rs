@@ -149,8 +149,6 @@ async fn what_cannot_be_is_refused_and_leaves_no_topic() {
             let refused = end(&engine, wrong, outcome).await;
             assert!(matches!(refused, Err(TransactionError::NotFound)), "{refused:?}");
         }
-        let refused = engine.abort_transaction(&me(), wrong).await;
-        assert!(matches!(refused, Err(TransactionError::NotFound)), "{refused:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 mod execute;
 mod failures;
 mod life;
-mod operators;
+pub(super) mod operators;
 mod restarts;
 
 use levada_engine::{
@@ -108,6 +108,6 @@ fn pass(bench: &Bench, engine: &Engine, millis: i64) {
 
 /// Ids of the transactions that are open or being ended.
 async fn open_ids(engine: &Engine) -> Vec<String> {
-    let views = engine.transactions(&me(), None, 1_000).await.expect("a list");
+    let views = engine.transactions(&me(), None, 1_000).await.expect("a list").transactions;
     views.into_iter().map(|view| view.transactional_id.to_string()).collect()
 }

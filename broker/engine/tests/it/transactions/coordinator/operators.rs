@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_engine::{EngineOptions, ExecuteRecord, ExecuteRequest, GroupError, TransactionState};
-use levada_model::{Authorizer, Denied, Operation, Principal, Resource, Timestamp};
+use levada_model::{Authorizer, Denied, Operation, Principal, Resource, Timestamp, limits};
 
 use super::*;
 use crate::support::{START, create, produce, until};
@@ -28,9 +28,13 @@ async fn an_operator_sees_what_is_open_and_may_abort_it() {
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
         let page = engine.transactions(&me(), after.as_ref(), 3).await.expect("a page");
-        let Some(last) = page.last() else { break };
-        after = Some(last.transactional_id.clone());
-        listed.extend(page);
+        assert_eq!(page.unread, 0);
+        listed.extend(page.transactions);
+        after = page.next_after;
+        if after.is_none() {
+            break;
+        }
+        assert_eq!(listed.len() % 3, 0, "a page that is not the last is full");
     }
     assert_eq!(
         listed.iter().map(|view| view.transactional_id.to_string()).collect::<Vec<_>>(),
@@ -39,12 +43,12 @@ async fn an_operator_sees_what_is_open_and_may_abort_it() {
     let view = &listed[2];
     assert_eq!((view.transaction, view.state), (open["p2"], TransactionState::Ongoing));
     assert_eq!((view.started_at, view.timeout_ms), (Timestamp(START.0 + 2), TIMEOUT_MS.cast_unsigned()));
-    assert_eq!((view.participants.partitions.len(), view.markers_missing), (1, None));
+    assert_eq!((view.participants.partitions.len(), view.partition_count, view.markers_missing), (1, 1, None));
 
     for _ in 0..2 {
-        engine.abort_transaction(&me(), open["p2"]).await.expect("aborted");
+        end(&engine, open["p2"], ABORT).await.expect("aborted");
     }
-    engine.abort_transaction(&me(), open["p0"]).await.expect("aborted, though nothing is in it");
+    end(&engine, open["p0"], ABORT).await.expect("aborted, though nothing is in it");
     assert_eq!(open_ids(&engine).await, ["p1", "p3", "p4", "p5", "p6"]);
     // Its producer is the same still, and may go on.
     let refused = end(&engine, open["p2"], COMMIT).await;
@@ -55,12 +59,30 @@ async fn an_operator_sees_what_is_open_and_may_abort_it() {
         commit(&engine, open[of]).await;
     }
     assert_eq!(read(&engine, "t").await, ["p1", "p3", "p4", "p5", "p6"]);
-    let refused = engine.abort_transaction(&me(), open["p1"]).await;
+    let refused = end(&engine, open["p1"], ABORT).await;
     assert!(matches!(refused, Err(TransactionError::Ended { outcome: COMMIT })), "{refused:?}");
 }
 
+#[tokio::test]
+async fn of_a_transaction_with_many_partitions_the_first_are_listed_and_how_many_there_are() {
+    const MANY: u32 = 130;
+    let (bench, _) = Bench::sim();
+    let engine = bench.open();
+    create(&engine, "t", MANY, &[]).await;
+    let transaction = begin(&engine, start(&engine, "a").await).await;
+    let once = Once::Transaction { transaction, sequence: None };
+    let records = (0..MANY).map(|partition| to(partition, "x")).collect();
+    let request = ProduceRequest { once, ..request(records) };
+    engine.produce(&me(), &name("t"), request).await.expect("stored");
+    let view = engine.transactions(&me(), None, 10).await.expect("a list").transactions.remove(0);
+    let told = view.participants.partitions.iter().map(|place| place.partition.0);
+    assert!(told.eq(0..u32::try_from(limits::TRANSACTION_PARTITIONS_TOLD_MAX).expect("a few")));
+    assert_eq!(view.partition_count, MANY as usize);
+    commit(&engine, transaction).await;
+}
+
 /// Allows one kind of operation on one kind of resource.
-struct Only(Operation, &'static str);
+pub(crate) struct Only(pub(crate) Operation, pub(crate) &'static str);
 
 impl Authorizer for Only {
     fn authorize(&self, who: &Principal, operation: Operation, resource: Resource<'_>) -> Result<(), Denied> {
@@ -81,12 +103,11 @@ async fn every_call_asks_the_authorizer() {
     let transaction = begin(&engine, producer).await;
     engine.close().await.expect("closed");
     for (operation, resource, allowed) in [
-        (Operation::Delete, "", [false; 7]),
-        (Operation::Write, "Cluster", [true, true, true, false, false, false, false]),
-        (Operation::Describe, "Cluster", [false, false, false, true, false, false, false]),
-        (Operation::Alter, "Cluster", [false, false, false, false, true, false, false]),
-        (Operation::Write, "Topic", [false, false, false, false, false, true, false]),
-        (Operation::Write, "", [true, true, true, false, false, true, false]),
+        (Operation::Delete, "", [false; 6]),
+        (Operation::Write, "Cluster", [true, true, true, false, false, false]),
+        (Operation::Describe, "Cluster", [false, false, false, true, false, false]),
+        (Operation::Write, "Topic", [false, false, false, false, true, false]),
+        (Operation::Write, "", [true, true, true, false, true, false]),
     ] {
         let authorizer = Arc::new(Only(operation, resource));
         let engine = Engine::open(EngineOptions { authorizer, ..bench.options() }).expect("it opens");
@@ -98,7 +119,6 @@ async fn every_call_asks_the_authorizer() {
             try_begin(&engine, producer).await.map(drop),
             end(&engine, transaction, ABORT).await.map(drop),
             engine.transactions(&me(), None, 10).await.map(drop),
-            engine.abort_transaction(&me(), transaction).await.map(drop),
             engine.execute_transaction(&me(), alone).await.map(drop),
             engine.execute_transaction(&me(), both).await.map(drop),
         ];

@@ -123,7 +123,7 @@ async fn a_coordinator_that_dies_between_prepare_and_markers_finishes_by_itself_
         gate.until_waiting(1).await;
         assert!(!ending.is_finished(), "nobody is answered before the outcome can be read");
         let state = TransactionState::Prepared(outcome);
-        let views = engine.transactions(&me(), None, 10).await.expect("a list");
+        let views = engine.transactions(&me(), None, 10).await.expect("a list").transactions;
         assert_eq!(views.iter().map(|view| (view.state, view.markers_missing)).collect::<Vec<_>>(), [(state, Some(1))]);
         let other = match outcome {
             COMMIT => ABORT,
@@ -166,7 +166,7 @@ async fn an_end_that_is_cut_at_any_step_is_whole_or_not_begun() {
             drop(engine);
 
             let engine = bench.with(cut).open();
-            let views = engine.transactions(&me(), None, 10).await.expect("a list");
+            let views = engine.transactions(&me(), None, 10).await.expect("a list").transactions;
             let is_open = views.first().is_some_and(|view| view.state == TransactionState::Ongoing);
             is_undone |= is_open;
             finished_by_itself |= !is_open && answered.is_err();
