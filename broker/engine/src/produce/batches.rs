@@ -8,8 +8,9 @@ use levada_coordinator::TransactionHandle;
 use levada_log::{BatchBuf, BatchHeader, CompressionError, RecordsError, SequenceCheck};
 use levada_model::{Compression, Timestamp, TimestampType, TopicConfig, limits};
 
+use super::checks::{check_partition, check_record, check_replicas};
 use super::transaction::{self, Refused};
-use super::{Acks, BatchesRequest, Produced, check_partition, check_record, check_replicas, landings, placed};
+use super::{Acks, BatchesRequest, Produced, landings, placed};
 use crate::ProduceError;
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;

@@ -1,6 +1,7 @@
 //! Records on their way in: authorize, check, place, batch, hand to the partitions' owners, wait for the answer.
 
 mod batches;
+mod checks;
 mod terms;
 mod transaction;
 
@@ -11,11 +12,12 @@ use levada_extension::{Partitioner, check_partitions};
 use levada_log::{AppendError, BatchBuf, BatchBuilder, NewBatch, SequenceCheck, derived_producer_id};
 use levada_model::{
     Compression, Offset, Operation, PartitionIndex, Principal, ProducerEpoch, ProducerId, Resource, Sequence,
-    Timestamp, TimestampType, TopicConfig, TopicName, limits,
+    Timestamp, TopicName, limits,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
+pub(crate) use checks::check_replicas;
 pub use terms::{
     Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced, RecordFault,
 };
@@ -24,10 +26,9 @@ use crate::catalog::{TO_BE_PARTITIONS, Topic, TopicState};
 use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
+use checks::{check_records, one_partition};
 use transaction::{Begun, Refused};
 
-/// This node alone holds every partition.
-const IN_SYNC_REPLICAS: u32 = 1;
 /// Lengths and deltas of a record in a batch, at most but for huge ones: room to reserve.
 const RECORD_OVERHEAD_BYTES: usize = 24;
 /// Lengths of a header in a batch, likewise.
@@ -76,6 +77,24 @@ impl Engine {
         request: ProduceRequest,
     ) -> Result<Produced, ProduceError> {
         Ok(self.begin_authorized(who, topic, request).await?.produced().await)
+    }
+
+    /// Stores records as a request does that was long on its way behind all checks: only the partitions judge them, which a
+    /// test has to see.
+    ///
+    /// # Errors
+    /// [`ProduceError::NotFound`].
+    #[cfg(feature = "sim")]
+    pub async fn produce_unchecked(
+        &self,
+        who: &Principal,
+        topic: &TopicName,
+        request: ProduceRequest,
+    ) -> Result<Produced, ProduceError> {
+        let topic = self.core.catalog.get(topic).ok_or_else(|| ProduceError::NotFound(topic.clone()))?;
+        let state = topic.state_full();
+        let (placements, producer) = (place(&topic, &state, &request), producer(who, &topic, &request.once));
+        Ok(send(&state, request, &placements, producer, self.core.directory.now()).answers().await)
     }
 
     /// As [`begin_produce`](Self::begin_produce) of one who may use the transaction, if there is one.
@@ -359,68 +378,6 @@ fn mismatch(expected_offset: Option<Offset>) -> Option<Arc<AppendFault>> {
     let next_offset = Offset(0);
     let refused = expected_offset.is_some_and(|expected| expected != next_offset);
     refused.then(|| Arc::new(AppendError::OffsetMismatch { next_offset }.into()))
-}
-
-pub(crate) fn check_replicas(state: &TopicState, acks: Acks) -> Result<(), ProduceError> {
-    let needed = state.config.min_insync_replicas;
-    if acks == Acks::All && needed > IN_SYNC_REPLICAS {
-        return Err(ProduceError::NotEnoughReplicas { in_sync: IN_SYNC_REPLICAS, needed });
-    }
-    Ok(())
-}
-
-/// Checks that all records name the same partition.
-fn one_partition(records: &[ProduceRecord], what: &'static str) -> Result<(), ProduceError> {
-    let first = records[0].partition;
-    let same = first.is_some() && records.iter().all(|record| record.partition == first);
-    if same { Ok(()) } else { Err(ProduceError::OnePartition(what)) }
-}
-
-/// All that is wrong with the records, each at its place.
-fn check_records(state: &TopicState, records: &[ProduceRecord], now: Timestamp) -> Vec<(usize, RecordFault)> {
-    let check = |record: &ProduceRecord| {
-        if state.config.cleanup.compact && record.record.key.is_none() {
-            return Err(RecordFault::NoKey);
-        }
-        let size_bytes = record.record.size_bytes();
-        let time = record.timestamp.unwrap_or(now);
-        check_record(&state.config, size_bytes, record.record.headers.len(), time, now)?;
-        record.partition.map_or(Ok(()), |partition| check_partition(state, partition))
-    };
-    records.iter().enumerate().filter_map(|(place, record)| check(record).err().map(|fault| (place, fault))).collect()
-}
-
-fn check_record(
-    config: &TopicConfig,
-    size_bytes: usize,
-    headers: usize,
-    timestamp: Timestamp,
-    now: Timestamp,
-) -> Result<(), RecordFault> {
-    let limit_bytes = config.max_message_bytes;
-    if size_bytes > limit_bytes {
-        return Err(RecordFault::TooLarge { size_bytes, limit_bytes });
-    }
-    if headers > limits::RECORD_HEADERS_MAX {
-        return Err(RecordFault::TooManyHeaders { count: headers, max: limits::RECORD_HEADERS_MAX });
-    }
-    let max = Timestamp(now.0.saturating_add(config.timestamp_after_max_ms));
-    // The broker's time replaces what the producer says, so that is not judged then.
-    let judged = config.timestamp_type == TimestampType::CreateTime;
-    if judged && !(Timestamp(0)..=max).contains(&timestamp) {
-        return Err(RecordFault::Timestamp { timestamp, max });
-    }
-    Ok(())
-}
-
-fn check_partition(state: &TopicState, partition: PartitionIndex) -> Result<(), RecordFault> {
-    if partition.0 < state.active_count {
-        Ok(())
-    } else if state.partition(partition).is_some() {
-        Err(RecordFault::Retiring(partition))
-    } else {
-        Err(RecordFault::NoPartition(partition))
-    }
 }
 
 /// The partition of each record: the one it names, else the partitioner's choice. With an `Idempotency-Key` a record
