@@ -60,8 +60,8 @@ impl Engine {
         topic: &TopicName,
         request: ProduceRequest,
     ) -> Result<Accepted, ProduceError> {
-        if matches!(request.once, Once::Transaction { .. }) {
-            self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        if let Once::Transaction { transaction, .. } = &request.once {
+            transaction::authorize(&self.core, who, *transaction).await?;
         }
         self.begin_authorized(who, topic, request).await
     }
@@ -154,8 +154,8 @@ impl Engine {
         topic: &TopicName,
         request: BatchesRequest,
     ) -> Result<Produced, ProduceError> {
-        if request.transaction.is_some() {
-            self.core.authorize(who, Operation::Write, Resource::Cluster)?;
+        if let Some(transaction) = request.transaction {
+            transaction::authorize(&self.core, who, transaction).await?;
         }
         let topic = match self.writable(who, topic)? {
             Some(there) => there,

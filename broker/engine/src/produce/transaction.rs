@@ -9,7 +9,7 @@ use std::sync::Arc;
 use levada_coordinator::TransactionHandle;
 use levada_extension::TopicPartition;
 use levada_log::AppendError;
-use levada_model::PartitionIndex;
+use levada_model::{PartitionIndex, Principal};
 
 use super::{Acks, AppendFault, ProduceError};
 use crate::TransactionError;
@@ -42,6 +42,18 @@ pub(super) async fn begin(
     let begun = Begun { core: core.clone(), transaction, partitions };
     begun.add().await.map_err(|error| ProduceError::Transaction(Box::new(error)))?;
     Ok(begun)
+}
+
+/// Whether `who` may write in the transaction: none of one request is anybody's.
+pub(super) async fn authorize(
+    core: &Core,
+    who: &Principal,
+    transaction: TransactionHandle,
+) -> Result<(), ProduceError> {
+    core.authorize_transaction(who, transaction).await.map_err(|error| match error {
+        TransactionError::Denied(error) => ProduceError::Denied(error),
+        error => ProduceError::Transaction(Box::new(error)),
+    })
 }
 
 /// Whether the transaction takes records, before anything is done for them. It may end until they are there.
@@ -86,7 +98,7 @@ mod tests {
 
     use levada_coordinator::Outcome;
     use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, Principal, Timestamp, TopicName, TransactionalId};
+    use levada_model::{AllowAll, ManualClock, Timestamp, TopicName, TransactionalId};
 
     use super::*;
     use crate::{CreateTopic, Engine, EngineOptions, GroupOptions};

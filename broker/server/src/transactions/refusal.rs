@@ -114,4 +114,30 @@ mod tests {
         assert!(!problem.retryable && problem.effect == levada_api::Effect::None);
         assert_eq!(problem.members.limit.as_deref(), Some("TRANSACTIONAL_IDS_MAX"));
     }
+
+    #[test]
+    fn an_end_that_stands_and_is_not_answered_is_never_said_to_have_done_nothing() {
+        let fenced = TransactionError::Fenced { reason: "full".into(), possible: false };
+        for (why, code) in [
+            (TransactionError::Closing, ErrorCode::ShuttingDown),
+            (TransactionError::Overloaded, ErrorCode::Overloaded),
+            (fenced, ErrorCode::LogFenced),
+        ] {
+            assert_eq!(told(&why).effect, levada_api::Effect::None, "{why}");
+            let problem = refuse(TransactionError::Unanswered(Box::new(why)));
+            assert_eq!((problem.code, problem.effect), (code, levada_api::Effect::Possible));
+            assert!(problem.detail.starts_with("what was asked for was taken in"), "{}", problem.detail);
+        }
+    }
+
+    #[test]
+    fn a_topic_that_is_not_there_is_shown_where_a_whole_transaction_first_names_it() {
+        let topic = levada_model::TopicName::new("t").expect("a name");
+        let error = Box::new(ProduceError::NotFound(topic.clone()));
+        let problem = refuse(TransactionError::Produce { topic: topic.clone(), place: 3, error });
+        assert_eq!(problem.code, ErrorCode::TopicNotFound);
+        assert_eq!(problem.errors.iter().map(|error| error.pointer.as_str()).collect::<Vec<_>>(), ["/records/3/topic"]);
+        let error = Box::new(ProduceError::Closing);
+        assert!(refuse(TransactionError::Produce { topic, place: 3, error }).errors.is_empty(), "it is not at fault");
+    }
 }

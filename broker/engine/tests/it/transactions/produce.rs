@@ -10,7 +10,7 @@ use super::*;
 use crate::support::{Bench, START, create, offsets, produce, record, to};
 
 /// The bytes of a batch of a transaction, with these values.
-fn built(transaction: TransactionHandle, sequence: i32, values: &[&str]) -> BytesMut {
+pub(super) fn built(transaction: TransactionHandle, sequence: i32, values: &[&str]) -> BytesMut {
     let producer = Some((transaction.producer_id, transaction.producer_epoch, Sequence(sequence)));
     bytes(NewBatch { producer, transactional: true, ..NewBatch::default() }, values)
 }

@@ -1,10 +1,13 @@
 //! Transactions of one request.
 
-use levada_engine::{AlterTopic, ExecuteRecord, ExecuteRequest, Executed, ProduceRecord, RecordFault};
+use levada_engine::{
+    Acks, AlterTopic, BatchesRequest, ExecuteRecord, ExecuteRequest, Executed, ProduceRecord, RecordFault,
+};
 use levada_model::{Record, limits};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use super::super::produce::built;
 use super::*;
 use crate::gate::Gate;
 use crate::support::{create, record, until};
@@ -230,6 +233,21 @@ async fn a_client_that_goes_away_leaves_nothing_open() {
     }
 }
 
+/// Sends a batch of a transaction as it is.
+async fn batch_in(engine: &Engine, transaction: TransactionHandle) -> Result<(), TransactionError> {
+    let request = BatchesRequest {
+        partition: p(0),
+        bytes: built(transaction, 0, &["foreign"]),
+        acks: Acks::All,
+        expected_offset: None,
+        transaction: Some(transaction),
+    };
+    match engine.produce_batches(&me(), &name("t"), request).await {
+        Err(ProduceError::Transaction(error)) => Err(*error),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn the_ids_of_the_broker_are_nobodys_to_begin_with() {
     let (bench, disk) = Bench::sim();
@@ -251,6 +269,8 @@ async fn the_ids_of_the_broker_are_nobodys_to_begin_with() {
     for refused in [
         end(&engine, view.transaction, COMMIT).await.map(drop),
         engine.add_transaction_offsets(&me(), view.transaction, offsets_of("g", "t", 0)).await,
+        try_send(&engine, view.transaction, "t", &["foreign"]).await,
+        batch_in(&engine, view.transaction).await,
     ] {
         assert!(matches!(refused, Err(TransactionError::NotFound)), "{refused:?}");
     }

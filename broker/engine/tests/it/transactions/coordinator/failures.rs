@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
+use levada_engine::{From, OffsetCommit};
 use levada_log::CrashPlan;
 use levada_model::limits;
 use tokio::task::JoinSet;
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::gate::Gate;
-use crate::support::{LONG, create, until};
+use crate::support::{LONG, create, produce, until};
 
 #[tokio::test]
 async fn a_failed_disk_answers_all_who_wait_and_takes_nothing_more() {
@@ -85,7 +86,6 @@ async fn no_record_is_stored_before_its_partition_is_in_the_transaction() {
     create(&engine, "t", 1, &[]).await;
     let transaction = begin(&engine, start(&engine, "a").await).await;
     let own = engine.describe_topic(&me(), &name("__transaction_state")).expect("a topic");
-    let appended = engine.stats().groups_written;
     gate.shut_within(&own.id.to_string());
     let mut sending = JoinSet::new();
     for value in ["x", "y"] {
@@ -96,11 +96,14 @@ async fn no_record_is_stored_before_its_partition_is_in_the_transaction() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(engine.stats().groups_written, appended + 1, "the word of the partition alone");
+    // Whatever is with the partition's owner by now is stored before this.
+    produce(&engine, "t", vec![to(0, "plain")]).await;
+    let partition = engine.describe_topic(&me(), &name("t")).expect("a topic").partitions.remove(0);
+    assert_eq!(partition.high_watermark, Offset(1), "nothing of the transaction");
     gate.open();
     sending.join_all().await;
     commit(&engine, transaction).await;
-    assert_eq!(read(&engine, "t").await.len(), 2);
+    assert_eq!(read(&engine, "t").await.len(), 3);
 }
 
 #[tokio::test]
@@ -268,7 +271,11 @@ async fn no_offsets_are_stored_before_their_group_is_in_the_transaction() {
     producer = commit(&engine, first).await;
     let transaction = begin(&engine, producer).await;
     let own = engine.describe_topic(&me(), &name("__transaction_state")).expect("a topic");
-    let appended = engine.stats().groups_written;
+    let written = || {
+        let offsets = engine.describe_topic(&me(), &name("__consumer_offsets")).expect("a topic");
+        offsets.partitions.iter().map(|partition| partition.high_watermark.0).sum::<u64>()
+    };
+    let before = written();
     gate.shut_within(&own.id.to_string());
     let mut adding = JoinSet::new();
     for _ in 0..3 {
@@ -279,7 +286,10 @@ async fn no_offsets_are_stored_before_their_group_is_in_the_transaction() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(engine.stats().groups_written, appended + 1, "the word of the group alone");
+    // Whatever the group's coordinator has handed over by now is stored before this.
+    let plain = OffsetCommit { topic: name("t"), partition: p(0), offset: From::Earliest };
+    engine.commit_group_offsets(&me(), &group("g"), vec![plain], false).await.expect("committed");
+    assert_eq!(written(), before + 1, "nothing of the transaction");
     gate.open();
     adding.join_all().await.into_iter().for_each(|added| added.expect("added"));
     commit(&engine, transaction).await;
