@@ -412,6 +412,7 @@ impl Core {
         self.cleaner.stop();
         // No topic comes or goes from here on, since changes are refused while closing.
         let _changes = self.changes.lock();
+        self.metadata.close();
         let topics = self.catalog.topics();
         let partitions: Vec<_> =
             topics.iter().flat_map(|topic| topic.state().partitions().cloned().collect::<Vec<_>>()).collect();

@@ -33,6 +33,9 @@ pub(crate) trait Metadata: Send + Sync {
 
     /// All that holds now.
     fn image(&self) -> Arc<Image>;
+
+    /// Takes no more commands from now on, so that whoever is late does not write where another engine may have begun.
+    fn close(&self);
 }
 
 /// Why a command was not applied.

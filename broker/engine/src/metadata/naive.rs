@@ -351,6 +351,16 @@ fn producer_ids_are_answered_from_where_the_last_block_ended() {
 }
 
 #[test]
+fn who_comes_after_the_close_changes_nothing() {
+    let disk = disk();
+    let metadata = open(&disk);
+    metadata.close();
+    let take = metadata.propose(&Command::TakeProducerIds { count: 10 });
+    assert!(matches!(take, Err(MetadataError::Unavailable { possible: false, .. })), "{take:?}");
+    assert_eq!(open(&disk.restart()).image().next_producer_id.0, 0);
+}
+
+#[test]
 fn after_a_failed_write_nothing_more_is_taken() {
     let disk = disk();
     let metadata = open(&disk);

@@ -45,6 +45,7 @@ pub(crate) struct RedbMetadata {
     image: ArcSwap<Image>,
     /// Set by the first write that failed: what is on the disk is not known from then on.
     failed: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl RedbMetadata {
@@ -73,7 +74,12 @@ impl RedbMetadata {
         }
         let database = database(FileBackend(file)).map_err(|error| explain(error.to_string()))?;
         let image = load(&database).map_err(explain)?;
-        Ok(Self { database: Mutex::new(database), image: ArcSwap::from_pointee(image), failed: AtomicBool::new(false) })
+        Ok(Self {
+            database: Mutex::new(database),
+            image: ArcSwap::from_pointee(image),
+            failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        })
     }
 }
 
@@ -82,6 +88,10 @@ impl Metadata for RedbMetadata {
         let database = self.database.lock();
         if self.failed.load(Ordering::Acquire) {
             let reason = "an earlier change of the metadata failed".to_owned();
+            return Err(MetadataError::Unavailable { reason, possible: false });
+        }
+        if self.closed.load(Ordering::Acquire) {
+            let reason = "the metadata are closed".to_owned();
             return Err(MetadataError::Unavailable { reason, possible: false });
         }
         let old = self.image.load_full();
@@ -100,6 +110,12 @@ impl Metadata for RedbMetadata {
 
     fn image(&self) -> Arc<Image> {
         self.image.load_full()
+    }
+
+    fn close(&self) {
+        // What is under way ends first.
+        let _database = self.database.lock();
+        self.closed.store(true, Ordering::Release);
     }
 }
 

@@ -8,6 +8,7 @@ use levada_model::{Offset, PartitionIndex, Principal, Timestamp, TopicName, limi
 
 use super::input::Input;
 use super::pipeline::{Judged, Pipeline, StepFault, Versions};
+use super::positions;
 use super::terms::{ProcessorDryRun, ProcessorError, ProcessorSpec};
 use crate::partition::blocking;
 use crate::{Engine, FetchError, FetchRequest, From, Isolation};
@@ -27,16 +28,19 @@ impl Engine {
         let versions = twins.map_err(|error| ProcessorError::Busy(error.to_string()))?;
         let mut places = Vec::new();
         for source in &spec.sources {
-            let state = self.readable(who, &source.topic).map_err(refused)?.state_full();
-            places.extend(state.partitions().map(|partition| (source.topic.clone(), partition.index())));
+            let topic = self.readable(who, &source.topic).map_err(refused)?;
+            for partition in topic.state_full().partitions() {
+                let from = positions::resolve(&self.core, &topic, partition, from).await.map_err(refused)?;
+                places.push((source.topic.clone(), partition.index(), From::Offset(from)));
+            }
         }
         let max_records = max_records.min(limits::DRY_RUN_RECORDS_MAX);
         let share = max_records.div_ceil(places.len().max(1));
         let bytes = limits::DRY_RUN_BYTES_MAX / places.len().max(1);
         let mut tried = ProcessorDryRun::default();
-        for place in places {
+        for (topic, partition, from) in places {
             let left = share.min(max_records.saturating_sub(usize::try_from(tried.records_in).unwrap_or(usize::MAX)));
-            let trial = Trial { who, pipeline: &pipeline, versions: &versions, place };
+            let trial = Trial { who, pipeline: &pipeline, versions: &versions, place: (topic, partition) };
             trial.run(self, from, left, bytes, &mut tried).await?;
         }
         Ok(tried)

@@ -78,6 +78,13 @@ impl Control {
     pub(super) fn tell(&self, retries: bool) -> u64 {
         if retries {
             self.retries.store(true, Ordering::Release);
+            self.status.send_if_modified(|status| {
+                let is_failed = matches!(status.state, ProcessorState::Failed { .. });
+                if is_failed {
+                    status.state = ProcessorState::Running;
+                }
+                is_failed
+            });
         }
         let number = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
         self.woken.notify_one();

@@ -16,7 +16,9 @@ async fn holding(values: &[&str]) -> (Engine, HostHandle) {
     modules::put(&engine, "f", module(&["transform"], json!({}))).await;
     create(&engine, "in", 1, &[]).await;
     create(&engine, "out", 1, &[]).await;
-    produce(&engine, "in", values.iter().map(|value| record("k", value)).collect()).await;
+    if !values.is_empty() {
+        produce(&engine, "in", values.iter().map(|value| record("k", value)).collect()).await;
+    }
     (engine, host)
 }
 
@@ -58,7 +60,7 @@ async fn one_poison_record_goes_to_the_dead_letters_and_all_others_pass() {
         assert_eq!((task.errors, task.skipped, task.records_in, task.records_out), (1, 0, 100, 99));
         assert_eq!(engine.stats().dead_letters, 1);
         let calls = host.0.calls.lock();
-        assert_eq!(calls.iter().filter(|count| **count == 1).count(), 3, "the record alone, twice, and its neighbour");
+        assert_eq!(calls.iter().filter(|count| **count == 1).count(), 2, "the record alone, twice");
         assert!(calls.len() < 20, "{calls:?}");
     }
 }

@@ -15,8 +15,12 @@ use crate::modules::{self, HostHandle, module};
 use crate::support::{Bench, create, produce, to};
 
 const PARTITIONS: u32 = 3;
-const CUTS: u64 = 8;
-const CLOSES: u32 = 12;
+const CUTS: u64 = 6;
+const CLOSES: u32 = 10;
+/// Records that are processed between two cuts.
+const GOAL: u64 = 60;
+/// Records that may wait for the processor.
+const WAITING_MAX: u64 = 120;
 
 /// Values with how often each is there.
 type Counts = BTreeMap<String, u32>;
@@ -51,16 +55,22 @@ async fn prepare(engine: &Engine, guarantee: Guarantee) {
     put(engine, ProcessorSpec { guarantee, commit_interval_ms: 1, ..spec(steps) }).await;
 }
 
-/// Produces values until it is told to stop, or the engine closes.
+/// Produces values until it is told to stop, not too many at once.
 async fn feed(engine: Engine, next: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
+    let (began, from) = (engine.stats(), next.load(Ordering::Relaxed));
     while !stop.load(Ordering::Relaxed) {
+        let stats = engine.stats();
+        let fed = (next.load(Ordering::Relaxed) - from) * u64::from(PARTITIONS);
+        if fed > stats.processor_records_in - began.processor_records_in + WAITING_MAX {
+            tokio::task::yield_now().await;
+            continue;
+        }
         let n = next.fetch_add(5, Ordering::Relaxed);
         let records =
             (n..n + 5).flat_map(|n| (0..PARTITIONS).map(move |partition| to(partition, &value(partition, n))));
         let request = crate::support::request(records.collect());
-        if engine.produce(&me(), &name("in"), request).await.is_err() {
-            return;
-        }
+        // While the engine closes none of them, or some, are stored.
+        drop(engine.produce(&me(), &name("in"), request).await);
     }
 }
 
@@ -109,7 +119,7 @@ async fn pictures(guarantee: Guarantee, seed: u64) -> (Bench, Vec<SimStorage>) {
     feeders.spawn(feed(engine.clone(), next, stop.clone()));
     let mut pictures = Vec::new();
     for cut in 0..CUTS {
-        let goal = (cut + 1) * 40;
+        let goal = (cut + 1) * GOAL;
         until("enough is processed", async || engine.stats().processor_records_in >= goal).await;
         let plan = if cut == 0 { CrashPlan::all_lost() } else { CrashPlan::seeded(seed * CUTS + cut, 512) };
         pictures.push(disk.crash(&plan));
@@ -130,7 +140,7 @@ async fn after_a_power_cut_nothing_is_lost_and_nothing_doubled_that_must_not_be(
             for (cut, disk) in pictures.into_iter().enumerate() {
                 let engine = modules::open(&bench.with(disk), &HostHandle::default());
                 let count = check(&engine, guarantee, &format!("{guarantee:?}, seed {seed}, cut {cut}")).await;
-                assert!(count >= (cut + 1) * 40, "{count} records before cut {cut}");
+                assert!(count as u64 >= (cut as u64 + 1) * GOAL, "{count} records before cut {cut}");
                 engine.close().await.expect("closed");
             }
         }
@@ -150,10 +160,11 @@ async fn a_broker_that_is_closed_at_any_moment_goes_on_where_it_was() {
             let engine = modules::open(&bench, &host);
             let stop: Arc<AtomicBool> = Arc::default();
             let mut feeders = JoinSet::new();
-            feeders.spawn(feed(engine.clone(), next.clone(), stop));
+            feeders.spawn(feed(engine.clone(), next.clone(), stop.clone()));
             let goal = u64::from(round * 13 % 50);
             until("something is processed", async || engine.stats().processor_records_in >= goal).await;
             engine.close().await.expect("closed");
+            stop.store(true, Ordering::Relaxed);
             feeders.join_all().await;
         }
         let engine = modules::open(&bench, &host);
