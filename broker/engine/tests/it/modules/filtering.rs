@@ -87,11 +87,11 @@ async fn pages_of_any_size_bring_every_record_once() {
     }
     for max_records in [1, 2, 3, 7, 500] {
         for max_bytes in [1, 30, 200, 1 << 20] {
-            let by = Some(filter(&engine, "{}").await);
+            let by = filter(&engine, "{}").await;
             let (mut found, mut next) = (Vec::new(), Offset(0));
             while next < Offset(60) {
                 let request =
-                    FetchRequest { filter: by.clone(), max_records, max_bytes, ..read_from(From::Offset(next)) };
+                    FetchRequest { filter: Some(by.clone()), max_records, max_bytes, ..read_from(From::Offset(next)) };
                 let fetched = read(&engine, request).await.expect("read");
                 let page = values(&fetched);
                 // What is in the place of one record comes together.
@@ -104,7 +104,7 @@ async fn pages_of_any_size_bring_every_record_once() {
             let start = TopicStart::From(From::Earliest);
             let reader =
                 engine.topic_reader(&me(), &name("t"), start, Isolation::ReadCommitted).await.expect("a reader");
-            let mut reader = reader.filtered(by.expect("made above"));
+            let mut reader = reader.filtered(by);
             let mut found = Vec::new();
             while reader.positions().next[0].1 < Offset(60) {
                 for fetched in reader.next(max_records, max_bytes, Duration::ZERO).await.expect("read") {
