@@ -7,6 +7,7 @@ use std::time::Duration;
 use levada_extension::ModuleFault;
 use levada_log::{ReadChunk, ReadError, StorageError};
 use levada_model::{Denied, ModuleRef, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -15,8 +16,9 @@ mod counting;
 mod fetched;
 mod filtering;
 
+pub(crate) use counting::unpacking_bytes;
 pub use fetched::{Fetched, FetchedRecords, Filtered};
-pub(crate) use filtering::{Room, filter};
+pub(crate) use filtering::{Room, filter, section};
 
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -29,7 +31,8 @@ pub(crate) const IDLE_READS_MIN: u32 = 64;
 const IDLE_FILTERED_READS_MIN: u32 = 8;
 
 /// Where a read begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum From {
     /// At an offset.
     Offset(Offset),

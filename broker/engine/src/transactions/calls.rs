@@ -1,6 +1,7 @@
 //! The calls of producers and operators.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use levada_coordinator::{Outcome, Producer, Progress, TransactionCoordinator, TransactionHandle};
 use levada_model::{Operation, Principal, ProducerEpoch, ProducerId, Resource, TransactionalId, limits};
@@ -10,6 +11,7 @@ use super::kind::TransactionKind;
 use super::participants::producer;
 use super::terms::{OpenTransactions, TransactionError, TransactionOffsets};
 use crate::Engine;
+use crate::engine::Core;
 
 impl Engine {
     /// A producer starts under a transactional id: all before it are fenced, and what they left open is aborted before
@@ -26,11 +28,7 @@ impl Engine {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
         // Nothing is written for a producer that cannot be.
         init_reply(TransactionCoordinator::check_init(id, timeout_ms).map(Progress::Done))?;
-        let topic = self.core.ensure_coordinators::<TransactionKind>().await?;
-        let coordinator = self.core.transactions.by_key_in(&topic, id.as_str());
-        let ask =
-            |machine: &mut TransactionCoordinator, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply);
-        self.core.ask(&coordinator, Promise::Change, ask).await
+        self.core.start_producer(id, timeout_ms).await
     }
 
     /// A transaction begins. The same again, while nothing has ended it, answers the same.
@@ -44,15 +42,7 @@ impl Engine {
         epoch: ProducerEpoch,
     ) -> Result<TransactionHandle, TransactionError> {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
-        let coordinator = self.core.transactions.coordinator_of_producer(id).await?;
-        let coordinator = coordinator.ok_or(TransactionError::UnknownProducer(id, epoch))?;
-        let producer = Producer { id, epoch };
-        let begin = |machine: &mut TransactionCoordinator, now, spare| {
-            unless_awaited(machine, producer, |machine| {
-                machine.begin(now, id, epoch, spare).map(|answer| begin_reply(producer, answer))
-            })
-        };
-        self.core.ask(&coordinator, Promise::Nothing, begin).await
+        self.core.begin_of(Producer { id, epoch }).await
     }
 
     /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted.
@@ -85,13 +75,7 @@ impl Engine {
             Outcome::Commit => self.core.authorize_transaction(who, transaction).await?,
             Outcome::Abort => self.core.authorize(who, Operation::Write, Resource::Cluster)?,
         }
-        let coordinator = self.core.transactions.coordinator_of(transaction)?;
-        let end = |machine: &mut TransactionCoordinator, now, _| {
-            unless_awaited(machine, producer(transaction), |machine| {
-                machine.end(now, transaction, outcome).map(|answer| end_reply(transaction, answer))
-            })
-        };
-        self.core.ask(&coordinator, Promise::End, end).await
+        self.core.end_of(transaction, outcome).await
     }
 
     /// A page of the transactions that are open or being ended, by transactional id behind `after`, at most `limit`. A
@@ -145,5 +129,49 @@ impl Engine {
         }
         transactions.sort_by(|a, b| a.transactional_id.cmp(&b.transactional_id));
         Ok(OpenTransactions { transactions, next_after, unread })
+    }
+}
+
+/// The same for users and for the broker's own tasks.
+impl Core {
+    /// A producer starts under a transactional id that may be, also one of the broker's own.
+    pub(crate) async fn start_producer(
+        self: &Arc<Self>,
+        id: &TransactionalId,
+        timeout_ms: u64,
+    ) -> Result<Producer, TransactionError> {
+        let topic = self.ensure_coordinators::<TransactionKind>().await?;
+        let coordinator = self.transactions.by_key_in(&topic, id.as_str());
+        let ask =
+            |machine: &mut TransactionCoordinator, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply);
+        self.ask(&coordinator, Promise::Change, ask).await
+    }
+
+    /// A transaction of a producer begins.
+    pub(crate) async fn begin_of(self: &Arc<Self>, producer: Producer) -> Result<TransactionHandle, TransactionError> {
+        let Producer { id, epoch } = producer;
+        let coordinator = self.transactions.coordinator_of_producer(id).await?;
+        let coordinator = coordinator.ok_or(TransactionError::UnknownProducer(id, epoch))?;
+        let begin = |machine: &mut TransactionCoordinator, now, spare| {
+            unless_awaited(machine, producer, |machine| {
+                machine.begin(now, id, epoch, spare).map(|answer| begin_reply(producer, answer))
+            })
+        };
+        self.ask(&coordinator, Promise::Nothing, begin).await
+    }
+
+    /// A transaction ends.
+    pub(crate) async fn end_of(
+        self: &Arc<Self>,
+        transaction: TransactionHandle,
+        outcome: Outcome,
+    ) -> Result<Producer, TransactionError> {
+        let coordinator = self.transactions.coordinator_of(transaction)?;
+        let end = |machine: &mut TransactionCoordinator, now, _| {
+            unless_awaited(machine, producer(transaction), |machine| {
+                machine.end(now, transaction, outcome).map(|answer| end_reply(transaction, answer))
+            })
+        };
+        self.ask(&coordinator, Promise::End, end).await
     }
 }

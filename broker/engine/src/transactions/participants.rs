@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// Takes offsets that were judged into a transaction.
-    pub(super) async fn add_offsets(
+    pub(crate) async fn add_offsets(
         self: &Arc<Self>,
         transaction: TransactionHandle,
         offsets: PendingOffsets,

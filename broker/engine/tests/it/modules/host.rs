@@ -32,6 +32,8 @@ pub(crate) struct Host {
     pub(crate) busy: AtomicBool,
     /// Records that each call was given.
     pub(crate) calls: Mutex<Vec<usize>>,
+    /// How often records with `flaky` trap before they pass.
+    pub(crate) trips: AtomicUsize,
     /// Whether modules with `gated` have to wait.
     gate: Mutex<bool>,
     opened: Condvar,
@@ -221,6 +223,10 @@ impl Configured {
         let stopped = |cause, reason: &str| ModuleFault::Stopped { cause, reason: reason.to_owned() };
         if has("trap") {
             return Err(stopped(StopCause::Trap, "it trapped"));
+        }
+        let trips = &self.host.0.trips;
+        if has("flaky") && trips.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(stopped(StopCause::Trap, "it trapped this time"));
         }
         if has("deadline") {
             return Err(stopped(StopCause::Deadline, "it took too long"));
