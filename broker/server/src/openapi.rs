@@ -100,11 +100,12 @@ fn complete_responses(path: &str, method: &str, operation: &mut Value) {
     }
 }
 
-/// Topics and groups in a path have the rule of names.
+/// Topics, groups, modules and processors in a path have the rule of names.
 fn complete_names(operation: &mut Value) {
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
-        if parameter["in"] == "path" && (parameter["name"] == "topic" || parameter["name"] == "group") {
+        let is_name = matches!(parameter["name"].as_str(), Some("topic" | "group" | "module" | "processor"));
+        if parameter["in"] == "path" && is_name {
             parameter["schema"]["pattern"] = json!(NAME_PATTERN);
         }
     }

@@ -17,8 +17,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-api", &["levada-model"]),
     ("levada-engine", &["levada-coordinator", "levada-extension", "levada-log", "levada-model"]),
     ("levada-client", &["levada-api", "levada-model"]),
-    ("levada-server", &["levada-api", "levada-engine", "levada-log", "levada-model"]),
-    ("levada-cli", &["levada-api", "levada-client", "levada-log", "levada-model", "levada-server"]),
+    ("levada-server", &["levada-api", "levada-engine", "levada-extension", "levada-log", "levada-model"]),
+    (
+        "levada-cli",
+        &[
+            "levada-api",
+            "levada-client",
+            "levada-examples",
+            "levada-host",
+            "levada-log",
+            "levada-model",
+            "levada-server",
+            "levada-templates",
+        ],
+    ),
     ("levada-fixtures", &[]),
     ("levada-host", &["levada-extension", "levada-model"]),
     // What plug-in authors use knows the contract and nothing of the broker.
