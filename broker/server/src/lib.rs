@@ -30,6 +30,7 @@ mod transactions;
 mod wit;
 mod ws;
 
+pub use levada_extension::ModuleHost;
 pub use options::ServeOptions;
 pub use start::{Server, ShutdownError, StartError, start, start_with, start_with_modules};
 

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-extension", &["levada-model"]),
     ("levada-coordinator", &["levada-extension", "levada-model"]),
     ("levada-history", &["levada-coordinator", "levada-model"]),
+    ("levada-doubles", &["levada-extension", "levada-model"]),
     ("levada-api", &["levada-model"]),
     ("levada-engine", &["levada-coordinator", "levada-extension", "levada-log", "levada-model"]),
     ("levada-client", &["levada-api", "levada-model"]),
@@ -136,7 +137,9 @@ fn nothing_that_is_only_for_tests_is_released() {
         let planted = crates.iter().any(|(_, features)| features.iter().any(|feature| feature == "sim"));
         assert!(!planted, "a release has the simulated disk and the planted faults of {name}");
     }
-    assert!(!released.iter().any(|(name, _)| name == "levada-history"), "a release has a load for tests");
+    for name in ["levada-history", "levada-doubles"] {
+        assert!(!released.iter().any(|(found, _)| found == name), "a release has what is for tests: {name}");
+    }
 }
 
 #[test]

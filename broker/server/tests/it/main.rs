@@ -13,6 +13,7 @@ mod harness;
 mod heads;
 mod hosts;
 mod life;
+mod modules;
 mod produce;
 mod raw;
 mod read;
