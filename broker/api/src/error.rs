@@ -84,6 +84,7 @@ codes! {
     Denied = "denied", 403, final, "That is not allowed.";
     CrossSite = "cross-site", 403, final, "A web page of another site may not write here.";
     InternalTopic = "internal-topic", 403, final, "The topic is the broker's own and is not changed from outside.";
+    InternalGroup = "internal-group", 403, final, "The group is a processor's and is not changed from outside.";
     ProducerFenced = "producer-fenced", 403, final, "A newer epoch of the producer has written, or was given out.";
     NotFound = "not-found", 404, final, "There is nothing at this path.";
     TopicNotFound = "topic-not-found", 404, final, "There is no such topic.";

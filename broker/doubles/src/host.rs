@@ -34,6 +34,8 @@ pub struct Host {
     pub busy: AtomicBool,
     /// Records that each call was given.
     pub calls: Mutex<Vec<usize>>,
+    /// How often records with `flaky` trap before they pass.
+    pub trips: AtomicUsize,
     /// Whether modules with `gated` have to wait.
     gate: Mutex<bool>,
     opened: Condvar,
@@ -227,6 +229,10 @@ impl Configured {
         let stopped = |cause, reason: &str| ModuleFault::Stopped { cause, reason: reason.to_owned() };
         if has("trap") {
             return Err(stopped(StopCause::Trap, "it trapped"));
+        }
+        let trips = &self.host.0.trips;
+        if has("flaky") && trips.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(stopped(StopCause::Trap, "it trapped this time"));
         }
         if has("deadline") {
             return Err(stopped(StopCause::Deadline, "it took too long"));

@@ -19,9 +19,10 @@ use crate::groups::{GroupKind, GroupOptions, Groups};
 use crate::metadata::{Metadata, RedbMetadata};
 use crate::modules::Modules;
 use crate::partition::{Shut, blocking};
+use crate::processors::Processors;
 use crate::producer_ids::ProducerIds;
 use crate::transactions::{ExecuteIds, LocalMarkers, TransactionKind, Transactions};
-use crate::{coordinators, maintenance, modules, start};
+use crate::{coordinators, maintenance, modules, processors, start};
 
 /// The only node there is.
 pub(crate) const NODE: NodeId = NodeId(1);
@@ -122,6 +123,18 @@ pub struct Stats {
     pub partitioner_fallbacks: u64,
     /// Records that validators rejected.
     pub records_rejected: u64,
+    /// Processors there are.
+    pub processors: u64,
+    /// Those that stand still over a record or fault.
+    pub processors_failed: u64,
+    /// Records that processors have taken in, with their positions committed.
+    pub processor_records_in: u64,
+    /// Records that they have stored in their sinks.
+    pub processor_records_out: u64,
+    /// Records that they passed over.
+    pub processor_skipped: u64,
+    /// Records that failed.
+    pub processor_errors: u64,
     /// Transactions that are open or being ended; those whose coordinator is being loaded are not among them.
     pub transactions_open: u64,
     /// Transactions that began; one that was begun before a restart and had nothing in it counts again.
@@ -197,6 +210,7 @@ pub(crate) struct Core {
     pub(crate) transactions: Arc<Transactions>,
     pub(crate) execute_ids: Arc<ExecuteIds>,
     pub(crate) modules: Arc<Modules>,
+    pub(crate) processors: Processors,
     /// Held by whoever changes topics.
     pub(crate) changes: Mutex<()>,
     data_dir: PathBuf,
@@ -259,6 +273,7 @@ impl Engine {
             transactions,
             execute_ids: Arc::default(),
             modules,
+            processors: Processors::default(),
             changes: Mutex::new(()),
             data_dir: options.data_dir,
             closing: AtomicBool::new(false),
@@ -272,6 +287,7 @@ impl Engine {
         coordinators::start_ticker(&core.transactions);
         compaction::start(&core, options.maintenance_interval);
         modules::start(&core.modules);
+        processors::start(&core);
         Ok(Self { core })
     }
 
@@ -314,6 +330,12 @@ impl Engine {
             modules: self.core.metadata.image().modules.len() as u64,
             partitioner_fallbacks: counters.partitioner_fallbacks.get(),
             records_rejected: counters.records_rejected.get(),
+            processors: self.core.metadata.image().processors.len() as u64,
+            processors_failed: self.core.processors.failed_count(),
+            processor_records_in: counters.processor_records_in.get(),
+            processor_records_out: counters.processor_records_out.get(),
+            processor_skipped: counters.processor_skipped.get(),
+            processor_errors: counters.processor_errors.get(),
             transactions_open: self.core.transactions.open_count(),
             transactions_begun: counters.transactions_begun.get(),
             transactions_committed: counters.transactions_committed.get(),
@@ -363,6 +385,7 @@ impl Engine {
         if *closed {
             return Ok(());
         }
+        self.core.processors.stop().await;
         let core = self.core.clone();
         let result = blocking(move || core.close()).await;
         *closed = true;
@@ -395,6 +418,7 @@ impl Core {
         self.cleaner.stop();
         // No topic comes or goes from here on, since changes are refused while closing.
         let _changes = self.changes.lock();
+        self.metadata.close();
         let topics = self.catalog.topics();
         let partitions: Vec<_> =
             topics.iter().flat_map(|topic| topic.state().partitions().cloned().collect::<Vec<_>>()).collect();
@@ -421,6 +445,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.stop.notify_one();
+        self.processors.abandon();
         self.modules.close();
         self.cleaner.stop();
         for topic in self.catalog.topics().iter() {

@@ -12,6 +12,7 @@ use levada_log::{
 use levada_model::{
     Denied, LeaderEpoch, ModuleRef, Offset, Operation, PartitionIndex, Principal, Resource, Timestamp, TopicName,
 };
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -19,7 +20,8 @@ use tokio::time::{Instant, timeout_at};
 mod counting;
 mod filtering;
 
-pub(crate) use filtering::{Room, filter};
+pub(crate) use counting::unpacking_bytes;
+pub(crate) use filtering::{Room, filter, section};
 
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -34,7 +36,8 @@ pub(crate) const IDLE_READS_MIN: u32 = 64;
 const IDLE_FILTERED_READS_MIN: u32 = 8;
 
 /// Where a read begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum From {
     /// At an offset.
     Offset(Offset),

@@ -162,6 +162,28 @@ impl CallSection {
         }
     }
 
+    /// Records at these offsets, which do not fall; some may be the same.
+    ///
+    /// # Panics
+    /// When there is none, more than `u32::MAX`, or one that is larger than a batch may be.
+    #[must_use]
+    pub fn at_offsets(topic: TopicName, partition: PartitionIndex, records: &[(Offset, Timestamp, Record)]) -> Self {
+        let (base_offset, base_timestamp, _) = records.first().expect("a section has a record");
+        let mut bytes = Vec::new();
+        for (offset, timestamp, record) in records {
+            let timestamp_delta = timestamp.0.wrapping_sub(base_timestamp.0);
+            let place = usize::try_from(offset.0 - base_offset.0).expect("offsets of one read are near each other");
+            records::put(&mut bytes, timestamp_delta, place, record);
+        }
+        Self {
+            base_offset: *base_offset,
+            base_timestamp: *base_timestamp,
+            records: bytes.into(),
+            record_count: u32::try_from(records.len()).expect("a call holds fewer records"),
+            ..Self::unstored(topic, partition, &[])
+        }
+    }
+
     /// The first `count` records, of which there are more, and the others.
     fn split_at(&self, count: usize) -> Result<(Self, Self), MalformedRecord> {
         let mut records = CallRecords::new(std::slice::from_ref(self));

@@ -212,6 +212,30 @@ pub const MODULE_ANSWER_BYTES_MAX: usize = 32 << 20;
 pub const MODULE_REASON_BYTES_MAX: usize = 1 << 10;
 /// Largest accumulator of an aggregator.
 pub const MODULE_ACCUMULATOR_BYTES_MAX: usize = 64 << 10;
+/// Longest name of a processor: its group and its transactional ids are named after it.
+pub const PROCESSOR_NAME_CHARS_MAX: usize = 200;
+/// Most processors.
+pub const PROCESSORS_MAX: usize = 200;
+/// Most topics that one processor reads.
+pub const PROCESSOR_SOURCES_MAX: usize = 16;
+/// Most steps of one processor.
+pub const PROCESSOR_STEPS_MAX: usize = 16;
+/// Largest document of a processor, as JSON text.
+pub const PROCESSOR_DOCUMENT_BYTES_MAX: usize = 256 << 10;
+/// How often a processor may try a record.
+pub const PROCESSOR_ATTEMPTS: RangeInclusive<u32> = 1..=100;
+/// How often a processor tries a record where its document says nothing.
+pub const PROCESSOR_ATTEMPTS_DEFAULT: u32 = 3;
+/// How often a processor commits its positions where its document says nothing.
+pub const PROCESSOR_COMMIT_INTERVAL_MS_DEFAULT: u64 = 100;
+/// Longest time between two commits of a processor's positions.
+pub const PROCESSOR_COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
+/// After how long a transaction of a processor is aborted that its task has left.
+pub const PROCESSOR_TRANSACTION_TIMEOUT_MS: u64 = 5 * 60 * 1000;
+/// Most batches that all processors together work on at once; the others wait.
+pub const PROCESSOR_BATCHES_AT_ONCE_MAX: usize = 16;
+/// Most bytes that a step may make of the records of one call; of more records it is asked again in halves.
+pub const PROCESSOR_OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// How long the first assignment of an empty group waits for more members (`group.initial.rebalance.delay.ms`).
 pub const INITIAL_REBALANCE_DELAY_MS: u64 = 500;
 /// Least time between two rebalances of a group.

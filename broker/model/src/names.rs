@@ -6,7 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::{INSTANCE_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX, NAME_BYTES_MAX, TRANSACTIONAL_ID_CHARS_MAX};
+use crate::limits::{
+    INSTANCE_ID_CHARS_MAX, MEMBER_ID_CHARS_MAX, NAME_BYTES_MAX, PROCESSOR_NAME_CHARS_MAX, TRANSACTIONAL_ID_CHARS_MAX,
+};
+use crate::{PartitionIndex, TopicId};
 
 /// Why a name was refused; its text states the whole rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -46,7 +49,9 @@ const TOPIC: Rule = Rule {
 };
 const GROUP: Rule = Rule { kind: "group names", ..TOPIC };
 const MODULE: Rule = Rule { kind: "module names", ..TOPIC };
-const PROCESSOR: Rule = Rule { kind: "processor names", ..TOPIC };
+const PROCESSOR: Rule = Rule { kind: "processor names", chars_max: PROCESSOR_NAME_CHARS_MAX, ..TOPIC };
+/// What the names of the groups and the transactional ids of processors begin with.
+const OF_PROCESSORS: &str = "__processor.";
 const MEMBER: Rule = Rule {
     kind: "member ids",
     chars_max: MEMBER_ID_CHARS_MAX,
@@ -148,7 +153,7 @@ name! {
     ModuleName, MODULE
 }
 name! {
-    /// A processor's name; the same rule as for topics.
+    /// A processor's name; the rule of topics, but shorter, since its group is named after it.
     ProcessorName, PROCESSOR
 }
 name! {
@@ -226,11 +231,38 @@ impl TopicName {
     }
 }
 
+impl GroupName {
+    /// The group in which the positions of a processor are committed.
+    #[must_use]
+    pub fn of_processor(processor: &ProcessorName) -> Self {
+        Self::new(&format!("{OF_PROCESSORS}{processor}")).expect("a processor's name is short enough")
+    }
+
+    /// Whether it is a processor's: it can be seen by users, and is changed by the broker alone.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.as_str().starts_with(OF_PROCESSORS)
+    }
+}
+
 impl TransactionalId {
-    /// Whether it is one of the broker's own, for transactions of one request: closed to users.
+    /// Under which a processor's outputs of one source partition are stored.
+    #[must_use]
+    pub fn of_processor(processor: &ProcessorName, source: TopicId, partition: PartitionIndex) -> Self {
+        let id = format!("{OF_PROCESSORS}{processor}.{}.{partition}", source.0.simple());
+        Self::new(&id).expect("a processor's name is short enough")
+    }
+
+    /// Whether it is one of the broker's own: closed to users.
     #[must_use]
     pub fn is_internal(&self) -> bool {
         self.as_str().starts_with("__")
+    }
+
+    /// Whether it is the broker's own for transactions of one request.
+    #[must_use]
+    pub fn is_of_requests(&self) -> bool {
+        self.is_internal() && !self.as_str().starts_with(OF_PROCESSORS)
     }
 }
 
@@ -274,6 +306,17 @@ mod tests {
             let rule = "instance ids have 1 to 255 characters, none of them a control character;";
             assert!(error.starts_with(rule), "{error}");
         }
+    }
+
+    #[test]
+    fn whatever_a_processor_is_called_its_group_and_transactional_ids_keep_their_rules() {
+        let longest = ProcessorName::new(&"p".repeat(PROCESSOR_NAME_CHARS_MAX)).expect("within the rule");
+        assert!(ProcessorName::new(&"p".repeat(PROCESSOR_NAME_CHARS_MAX + 1)).is_err());
+        assert!(GroupName::of_processor(&longest).is_internal());
+        let id = TransactionalId::of_processor(&longest, TopicId(uuid::Uuid::max()), PartitionIndex(u32::MAX));
+        assert!(id.is_internal() && !id.is_of_requests());
+        let execute = TransactionalId::new("__execute-1").expect("within the rule");
+        assert!(execute.is_of_requests() && !GroupName::new("__x").expect("within the rule").is_internal());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How long the offsets of a group without members are kept.
+//! How long the offsets of a group without members are kept: those of processors as long as nobody deletes them.
 //!
 //! Never while there are members. From the moment when the last one left, or from the last commit to a group that has
 //! none, for `offsets_retention_ms`, counted in ticks; only what had passed before a restart is taken from the time of
@@ -23,12 +23,18 @@ impl Group {
 
     /// The time of retention begins.
     pub(super) fn keep_for_a_while(&mut self, ctx: &Context<'_>) {
+        if self.name.is_internal() {
+            return;
+        }
         let at = after(ctx.now.tick, ctx.options.offsets_retention_ms);
         self.timers.set(&Timer::Expiry, Some(at));
     }
 
     /// The time of retention has begun before a restart.
     pub(super) fn keep_for_the_rest(&mut self, ctx: &Context<'_>) {
+        if self.name.is_internal() {
+            return;
+        }
         let written = self.offsets.iter().map(|(_, record)| record.written_at());
         let since = written.chain(self.pending.written_at()).chain(self.head.empty_since).max().unwrap_or(ctx.now.wall);
         let at = after_stored(ctx.now, since, ctx.options.offsets_retention_ms);

@@ -90,7 +90,7 @@ impl TransactionCoordinator {
         all
     }
 
-    /// Whether a producer may start at all.
+    /// Whether a user's producer may start at all.
     ///
     /// # Errors
     /// [`InitError::InvalidTimeout`] and [`InitError::ReservedId`].
@@ -104,7 +104,8 @@ impl TransactionCoordinator {
 
     /// A producer starts: all before it under this id are fenced, and what they left open is aborted first.
     ///
-    /// `spare` is a producer id that nobody has; it is needed only if a call without it said so.
+    /// `spare` is a producer id that nobody has; it is needed only if a call without it said so. Whether a user may start so
+    /// says [`check_init`](Self::check_init); ids of processors are the broker's own.
     ///
     /// # Errors
     /// See [`InitError`].
@@ -115,9 +116,7 @@ impl TransactionCoordinator {
         timeout_ms: u64,
         spare: Option<ProducerId>,
     ) -> TransactionStep<Result<Progress<Producer>, InitError>> {
-        if let Err(error) = Self::check_init(id, timeout_ms) {
-            return TransactionStep::empty(Err(error));
-        }
+        assert!(!id.is_of_requests(), "{id} begins with `execute` alone");
         if self.entries.contains_key(id) {
             return self.at(now, id, |entry, ctx| entry.init(ctx, timeout_ms, spare));
         }
@@ -141,8 +140,8 @@ impl TransactionCoordinator {
         producer_epoch: ProducerEpoch,
         spare: Option<ProducerId>,
     ) -> TransactionStep<Result<TransactionHandle, BeginError>> {
-        // The broker's own producers begin with `execute` alone.
-        let Some(id) = self.producers.get(&producer_id).filter(|id| !id.is_internal()).cloned() else {
+        // Those of requests begin with `execute` alone.
+        let Some(id) = self.producers.get(&producer_id).filter(|id| !id.is_of_requests()).cloned() else {
             return TransactionStep::empty(Err(BeginError::UnknownProducer));
         };
         let producer = Producer { id: producer_id, epoch: producer_epoch };
@@ -202,7 +201,7 @@ impl TransactionCoordinator {
     }
 
     /// A transaction of one request begins under an id of the broker's own (one that
-    /// [`is_internal`](TransactionalId::is_internal)): one that it uses again and again, or, with `body`, the one that is
+    /// [`is_of_requests`](TransactionalId::is_of_requests)): one that it uses again and again, or, with `body`, the one that is
     /// derived from an `Idempotency-Key` and its principal. A try that is under way is waited for; one that was open
     /// before the coordinator was loaded is aborted first.
     ///
@@ -216,7 +215,7 @@ impl TransactionCoordinator {
         body: Option<BodyDigest>,
         spare: Option<ProducerId>,
     ) -> TransactionStep<Result<Progress<Executing>, ExecuteError>> {
-        assert!(id.is_internal(), "{id} is a user's");
+        assert!(id.is_of_requests(), "{id} is a user's or a processor's");
         if !self.entries.contains_key(id) {
             let limit = limits::TRANSACTIONAL_IDS_MAX;
             if self.entries.len() >= limit {

@@ -346,7 +346,8 @@ impl Entry {
 
     /// The bytes that it takes while it is one of the broker's own without a transaction.
     pub(super) fn kept_bytes(&self) -> Option<usize> {
-        let is_kept = self.id.is_internal() && self.record.phase == Phase::Idle && self.begun.is_none() && !self.gone;
+        let is_kept =
+            self.id.is_of_requests() && self.record.phase == Phase::Idle && self.begun.is_none() && !self.gone;
         let answer = self.record.answer.as_ref().map_or(0, |answer| answer.bytes.len());
         is_kept.then_some(limits::EXECUTE_ENTRY_BYTES + answer)
     }
@@ -574,7 +575,7 @@ impl Entry {
     }
 
     fn kept_ms(&self, options: &TransactionOptions) -> u64 {
-        if self.id.is_internal() { options.execute_answer_ms } else { options.id_expiration_ms }
+        if self.id.is_of_requests() { options.execute_answer_ms } else { options.id_expiration_ms }
     }
 
     fn contents(&self) -> Option<&Contents> {

@@ -43,7 +43,7 @@ pub(super) fn without_aborted(mut batches: Vec<Batch>, aborted: &[AbortedTransac
 }
 
 /// How many bytes to judge the work of going through a batch's records by.
-pub(super) fn unpacking_bytes(batch: &Batch) -> usize {
+pub(crate) fn unpacking_bytes(batch: &Batch) -> usize {
     match batch.header().compression() {
         Compression::None => batch.bytes().len(),
         // A few may become any number, and nobody knows before.

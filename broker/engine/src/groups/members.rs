@@ -13,6 +13,7 @@ use levada_model::{
 use uuid::Uuid;
 
 use super::kind::{GroupCoordinator, GroupKind};
+use super::own::refuse_internal;
 use super::terms::{
     AssignorName, CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership,
 };
@@ -32,6 +33,7 @@ impl Engine {
         join: JoinGroup,
     ) -> Result<Membership, GroupError> {
         self.core.authorize(who, Operation::Read, Resource::Group(group))?;
+        refuse_internal(group)?;
         for topic in &join.topics {
             self.core.authorize(who, Operation::Read, Resource::Topic(topic))?;
         }

@@ -9,6 +9,7 @@ mod fetch;
 mod kind;
 mod members;
 mod operators;
+mod own;
 mod pending;
 mod rejected;
 mod standalone;
@@ -17,6 +18,7 @@ mod terms;
 
 pub(crate) use kind::{GroupKind, Groups};
 pub(crate) use pending::PendingOffsets;
+pub(crate) use rejected::Origin;
 pub use terms::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,

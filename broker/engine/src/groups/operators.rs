@@ -7,6 +7,7 @@ use levada_coordinator::{DeleteError, GroupSummary, GroupView, MemberSummary};
 use levada_model::{GroupName, Operation, Principal, Resource, TopicId, TopicName};
 use tokio::task::JoinSet;
 
+use super::own::refuse_internal;
 use super::terms::{CommittedOffset, GroupDescription, GroupError, GroupMember, GroupOffset};
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -89,19 +90,25 @@ impl Engine {
     /// See [`GroupError`].
     pub async fn delete_group(&self, who: &Principal, group: &GroupName) -> Result<(), GroupError> {
         self.core.authorize(who, Operation::Delete, Resource::Group(group))?;
-        if self.core.is_closing() {
+        refuse_internal(group)?;
+        self.core.delete_group(group).await
+    }
+}
+
+impl Core {
+    /// Deletes a group, also one of the broker's own.
+    pub(crate) async fn delete_group(self: &Arc<Self>, group: &GroupName) -> Result<(), GroupError> {
+        if self.is_closing() {
             return Err(GroupError::Closing);
         }
-        let coordinator = self.core.groups.coordinator(group).ok_or_else(|| GroupError::NotFound(group.clone()))?;
+        let coordinator = self.groups.coordinator(group).ok_or_else(|| GroupError::NotFound(group.clone()))?;
         let deleted = coordinator.step(|machine, now, _| machine.delete(now, group)).await?;
         deleted.map_err(|error| match error {
             DeleteError::NotFound => GroupError::NotFound(group.clone()),
             DeleteError::Active(members) => GroupError::Active(members),
         })
     }
-}
 
-impl Core {
     /// Adds how far back in time each offset is: one small read each, a few at once.
     async fn with_lags(
         self: &Arc<Self>,

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::kind::{GroupCoordinator, GroupKind, Groups};
 use super::members::member_error;
+use super::own::refuse_internal;
 use super::terms::{GroupCommitted, GroupError};
 use crate::coordinators::CoordinatorFault;
 use crate::engine::Core;
@@ -82,6 +83,7 @@ impl Core {
         let TransactionOffsets { group, member_id, offsets: list } = &offsets;
         let operation = if member_id.is_some() { Operation::Read } else { Operation::Write };
         self.authorize(who, operation, Resource::Group(group))?;
+        refuse_internal(group)?;
         for offset in list {
             self.authorize(who, Operation::Read, Resource::Topic(&offset.topic))?;
         }
@@ -106,6 +108,19 @@ impl Core {
         }
         let topic = self.ensure_coordinators::<GroupKind>().await?;
         let coordinator = self.groups.coordinator_in(&topic, group);
+        Ok(PendingOffsets { coordinator, offsets, commits })
+    }
+
+    /// Offsets of one of the broker's own groups that are to be committed with a transaction, as after
+    /// [`judge_pending`](Self::judge_pending).
+    pub(crate) async fn own_pending(
+        self: &Arc<Self>,
+        group: &GroupName,
+        commits: Vec<(TopicPartition, Committed)>,
+    ) -> Result<PendingOffsets, GroupError> {
+        let topic = self.ensure_coordinators::<GroupKind>().await?;
+        let coordinator = self.groups.coordinator_in(&topic, group);
+        let offsets = TransactionOffsets { group: group.clone(), member_id: None, offsets: Vec::new() };
         Ok(PendingOffsets { coordinator, offsets, commits })
     }
 

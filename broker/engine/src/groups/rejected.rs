@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use levada_model::{
-    GroupName, Header, Offset, PartitionIndex, Record, Timestamp, TopicId, TopicName, dead_letter, limits,
+    GroupName, Header, ModuleRef, Offset, PartitionIndex, Record, Timestamp, TopicId, TopicName, dead_letter, limits,
 };
 
 use super::terms::{GroupError, RejectRecords};
@@ -17,7 +17,23 @@ use crate::fetch::{FetchError, Fetched, Reading};
 use crate::heavy::{Work, compute};
 
 /// A record's place.
-pub(super) type RecordPlace = (TopicName, PartitionIndex, Offset);
+pub(crate) type RecordPlace = (TopicName, PartitionIndex, Offset);
+
+/// Where a dead letter comes from, and why.
+pub(crate) struct Origin<'a> {
+    /// Where its record is.
+    pub(crate) place: &'a RecordPlace,
+    /// The record's time.
+    pub(crate) time: Timestamp,
+    /// Who could not process it.
+    pub(crate) group: &'a GroupName,
+    /// Why not.
+    pub(crate) error: &'a str,
+    /// The module that could not.
+    pub(crate) module: Option<&'a ModuleRef>,
+    /// How often it was tried.
+    pub(crate) attempts: Option<u32>,
+}
 
 /// A dead letter on its way.
 pub(super) struct Letter {
@@ -57,7 +73,15 @@ impl Core {
                     faults.insert(*i, format!("there is no record at offset {}", from.2));
                     continue;
                 };
-                let record = with_origin(record.clone(), *time, group, from, reject);
+                let origin = Origin {
+                    place: from,
+                    time: *time,
+                    group,
+                    error: &reject.reason,
+                    module: None,
+                    attempts: reject.attempts,
+                };
+                let record = origin.on(record.clone());
                 size_bytes += record.size_bytes();
                 let key = format!("reject {group} {} {} {}", sources[topic], from.1, from.2).into_bytes();
                 letters.insert(*i, Letter { from: from.clone(), record, key });
@@ -118,29 +142,29 @@ fn copy(record: &Record) -> Record {
     }
 }
 
-/// The record with its headers of origin; those of an earlier death are replaced.
-fn with_origin(
-    mut record: Record,
-    time: Timestamp,
-    group: &GroupName,
-    (topic, partition, offset): &RecordPlace,
-    reject: &RejectRecords,
-) -> Record {
-    let added = dead_letter::added_count(record.headers.iter().map(|header| header.name.as_str()));
-    record.headers.truncate(record.headers.len() - added);
-    let mut add = |name: &str, value: String| {
-        record.headers.push(Header { name: name.to_owned(), value: Some(Bytes::from(value)) });
-    };
-    add(dead_letter::ERROR, reject.reason.clone());
-    add(dead_letter::ORIGINAL_TOPIC, topic.to_string());
-    add(dead_letter::ORIGINAL_PARTITION, partition.to_string());
-    add(dead_letter::ORIGINAL_OFFSET, offset.to_string());
-    add(dead_letter::ORIGINAL_TIMESTAMP, time.0.to_string());
-    add(dead_letter::GROUP, group.to_string());
-    if let Some(attempts) = reject.attempts {
-        add(dead_letter::ATTEMPTS, attempts.to_string());
+impl Origin<'_> {
+    /// The record with its headers of origin; those of an earlier death are replaced.
+    pub(crate) fn on(&self, mut record: Record) -> Record {
+        let added = dead_letter::added_count(record.headers.iter().map(|header| header.name.as_str()));
+        record.headers.truncate(record.headers.len() - added);
+        let mut add = |name: &str, value: String| {
+            record.headers.push(Header { name: name.to_owned(), value: Some(Bytes::from(value)) });
+        };
+        let (topic, partition, offset) = self.place;
+        add(dead_letter::ERROR, self.error.to_owned());
+        add(dead_letter::ORIGINAL_TOPIC, topic.to_string());
+        add(dead_letter::ORIGINAL_PARTITION, partition.to_string());
+        add(dead_letter::ORIGINAL_OFFSET, offset.to_string());
+        add(dead_letter::ORIGINAL_TIMESTAMP, self.time.0.to_string());
+        add(dead_letter::GROUP, self.group.to_string());
+        if let Some(module) = self.module {
+            add(dead_letter::MODULE, module.to_string());
+        }
+        if let Some(attempts) = self.attempts {
+            add(dead_letter::ATTEMPTS, attempts.to_string());
+        }
+        record
     }
-    record
 }
 
 #[cfg(test)]

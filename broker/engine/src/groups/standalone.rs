@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use levada_coordinator::{Committed, StandaloneError};
+use levada_coordinator::Committed;
 use levada_extension::TopicPartition;
 use levada_model::{GroupName, Offset, Operation, Principal, Resource, Timestamp, TopicName};
 
-use super::kind::GroupKind;
+use super::own::refuse_internal;
 use super::terms::{CommittedOffset, GroupError, OffsetCommit};
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -41,6 +41,7 @@ impl Engine {
         dry_run: bool,
     ) -> Result<Vec<CommittedOffset>, GroupError> {
         self.core.authorize(who, Operation::Write, Resource::Group(group))?;
+        refuse_internal(group)?;
         for commit in &offsets {
             self.core.authorize(who, Operation::Read, Resource::Topic(&commit.topic))?;
         }
@@ -120,7 +121,6 @@ impl Core {
         commits: Vec<Commit>,
         now: Timestamp,
     ) -> Result<(), GroupError> {
-        let topic = self.ensure_coordinators::<GroupKind>().await?;
         let commit = |commit: Commit| {
             let at = TopicPartition { topic: commit.topic.id(), partition: commit.partition.index() };
             let committed = Committed {
@@ -131,10 +131,7 @@ impl Core {
             };
             (at, committed)
         };
-        let commits = commits.into_iter().map(commit).collect();
-        let coordinator = self.groups.coordinator_in(&topic, group);
-        let committed = coordinator.step(|machine, now, _| machine.commit_standalone(now, group, commits)).await?;
-        committed.map_err(|StandaloneError::Active(members)| GroupError::Active(members))
+        self.commit_own(group, commits.into_iter().map(commit).collect()).await
     }
 }
 

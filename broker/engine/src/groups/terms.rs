@@ -297,6 +297,9 @@ pub enum GroupError {
     /// Not allowed.
     #[error(transparent)]
     Denied(#[from] Denied),
+    /// It is a processor's, and changed by the broker alone.
+    #[error("{0} is a processor's group; pause, reset or delete the processor instead")]
+    Internal(GroupName),
     /// Nothing is known of the group.
     #[error("there is no group {0}")]
     NotFound(GroupName),

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_model::{
-    LeaderEpoch, ModuleName, ModuleRef, Offset, PartitionIndex, Principal, ProducerId, TopicId, TopicName, limits,
+    LeaderEpoch, ModuleName, ModuleRef, Offset, PartitionIndex, Principal, ProcessorName, ProducerId, TopicId,
+    TopicName, limits,
 };
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Image, ModuleImage, ModuleVersionImage, PartitionImage, Stage, TopicImage};
+use super::{Image, ModuleImage, ModuleVersionImage, PartitionImage, ProcessorImage, Stage, TopicImage};
+use crate::ProcessorSpec;
 use crate::modules::{module_uses, topic_modules};
 
 /// A change of the metadata.
@@ -83,6 +85,27 @@ pub(crate) enum Command {
         /// Which.
         name: ModuleName,
     },
+    /// A processor, new or with another document. The same document again changes nothing.
+    PutProcessor {
+        /// Its name.
+        name: ProcessorName,
+        /// Who puts it; the owner, if it is new.
+        owner: Principal,
+        /// What it does; checked by the proposer.
+        spec: Arc<ProcessorSpec>,
+    },
+    /// A processor stands still, or goes on.
+    PauseProcessor {
+        /// Which.
+        name: ProcessorName,
+        /// Whether it stands still.
+        paused: bool,
+    },
+    /// A processor goes.
+    DeleteProcessor {
+        /// Which.
+        name: ProcessorName,
+    },
 }
 
 /// What a command did.
@@ -96,6 +119,8 @@ pub(crate) enum Applied {
     Deleted(TopicId),
     /// The module as it is now, or was when it was deleted.
     Module(Arc<ModuleImage>),
+    /// The processor as it is now, or was when it was deleted; and whether it is new.
+    Processor(Arc<ProcessorImage>, bool),
     /// Done.
     Done,
 }
@@ -132,7 +157,7 @@ pub(crate) enum Refusal {
     /// The module has no such version.
     #[error("there is no version {0} of this module")]
     NoModuleVersion(ModuleRef),
-    /// A topic's setting names a module that is not there.
+    /// A topic's setting, or a step of a processor, names a module that is not there.
     #[error("{setting} names module {module}, which is not there")]
     MissingModule {
         /// The setting.
@@ -146,6 +171,12 @@ pub(crate) enum Refusal {
     /// There are as many modules as there may be.
     #[error("at most {} modules", limits::MODULES_MAX)]
     TooManyModules,
+    /// There is no processor of that name.
+    #[error("there is no processor {0}")]
+    NoProcessor(ProcessorName),
+    /// There are as many processors as there may be.
+    #[error("at most {} processors", limits::PROCESSORS_MAX)]
+    TooManyProcessors,
     /// The module has as many versions as it may.
     #[error("at most {} versions of a module", limits::MODULE_VERSIONS_MAX)]
     TooManyModuleVersions,
@@ -203,6 +234,20 @@ impl Image {
                 }
                 self.modules.remove(name);
                 Ok(Applied::Module(module))
+            }
+            Command::PutProcessor { name, owner, spec } => self.put_processor(name, owner, spec),
+            Command::PauseProcessor { name, paused } => {
+                let processor = self.processor(name)?;
+                if processor.paused == *paused {
+                    return Ok(Applied::Processor(processor, false));
+                }
+                let changed = ProcessorImage { paused: *paused, ..ProcessorImage::clone(&processor) };
+                Ok(Applied::Processor(self.set_processor(name, changed), false))
+            }
+            Command::DeleteProcessor { name } => {
+                let processor = self.processor(name)?;
+                self.processors.remove(name);
+                Ok(Applied::Processor(processor, false))
             }
         }
     }
@@ -275,16 +320,52 @@ impl Image {
         Ok(Applied::Module(self.set_module(name, module)))
     }
 
+    fn put_processor(
+        &mut self,
+        name: &ProcessorName,
+        owner: &Principal,
+        spec: &Arc<ProcessorSpec>,
+    ) -> Result<Applied, Refusal> {
+        let there = self.processors.get(name).cloned();
+        if there.is_none() && self.processors.len() >= limits::PROCESSORS_MAX {
+            return Err(Refusal::TooManyProcessors);
+        }
+        if let Some(module) = spec.modules().find(|module| !self.has_module(module)) {
+            return Err(Refusal::MissingModule { setting: "a step", module: module.clone() });
+        }
+        let new = match there {
+            Some(there) if there.spec == *spec => return Ok(Applied::Processor(there, false)),
+            Some(there) => {
+                let there = ProcessorImage::clone(&there);
+                ProcessorImage { version: there.version + 1, spec: spec.clone(), ..there }
+            }
+            None => ProcessorImage { owner: owner.clone(), version: 1, paused: false, spec: spec.clone() },
+        };
+        let is_new = new.version == 1;
+        Ok(Applied::Processor(self.set_processor(name, new), is_new))
+    }
+
     /// That every module is there which a topic's settings name.
     fn check_modules(&self, config: &BTreeMap<String, Value>) -> Result<(), Refusal> {
-        let is_there = |module: &ModuleRef| {
-            let image = self.modules.get(&module.name);
-            image.is_some_and(|image| module.version.is_none_or(|number| image.version(number).is_some()))
-        };
-        match topic_modules(config).find(|(_, module)| !is_there(module)) {
+        match topic_modules(config).find(|(_, module)| !self.has_module(module)) {
             Some((setting, module)) => Err(Refusal::MissingModule { setting, module }),
             None => Ok(()),
         }
+    }
+
+    fn has_module(&self, module: &ModuleRef) -> bool {
+        let image = self.modules.get(&module.name);
+        image.is_some_and(|image| module.version.is_none_or(|number| image.version(number).is_some()))
+    }
+
+    fn processor(&self, name: &ProcessorName) -> Result<Arc<ProcessorImage>, Refusal> {
+        self.processors.get(name).cloned().ok_or_else(|| Refusal::NoProcessor(name.clone()))
+    }
+
+    fn set_processor(&mut self, name: &ProcessorName, processor: ProcessorImage) -> Arc<ProcessorImage> {
+        let processor = Arc::new(processor);
+        self.processors.insert(name.clone(), processor.clone());
+        processor
     }
 
     fn module(&self, name: &ModuleName) -> Result<Arc<ModuleImage>, Refusal> {

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levada_extension::{ModuleDigest, ModuleWorld};
-use levada_model::{ClusterId, LeaderEpoch, ModuleName, Offset, Principal, ProducerId, Timestamp, TopicId, TopicName};
+use levada_model::{
+    ClusterId, LeaderEpoch, ModuleName, Offset, Principal, ProcessorName, ProducerId, Timestamp, TopicId, TopicName,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::ProcessorSpec;
 
 /// All metadata at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +25,21 @@ pub(crate) struct Image {
     pub(crate) deletions: BTreeMap<TopicId, TopicName>,
     /// Modules by name.
     pub(crate) modules: BTreeMap<ModuleName, Arc<ModuleImage>>,
+    /// Processors by name.
+    pub(crate) processors: BTreeMap<ProcessorName, Arc<ProcessorImage>>,
+}
+
+/// A processor as metadata knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProcessorImage {
+    /// Who put it first, on whose behalf it reads and writes.
+    pub(crate) owner: Principal,
+    /// Counts its documents from 1.
+    pub(crate) version: u64,
+    /// Whether somebody has it stand still.
+    pub(crate) paused: bool,
+    /// What it does.
+    pub(crate) spec: Arc<ProcessorSpec>,
 }
 
 /// A module as metadata knows it.

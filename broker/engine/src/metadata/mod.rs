@@ -1,5 +1,5 @@
-//! What the broker knows besides records: topics with their settings and partitions, modules, the cluster's identity,
-//! producer id blocks. A deterministic state machine: commands are proposed through one trait, applied to an image, and the image
+//! What the broker knows besides records: topics with their settings and partitions, modules, processors, the cluster's
+//! identity, producer id blocks. A deterministic state machine: commands are proposed through one trait, applied to an image, and the image
 //! is what everyone reads. On one node the results go to redb; in a cluster the same commands will go through Raft.
 //!
 //! Nothing here reads a clock, draws a random number or touches a log.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub(crate) use command::{Applied, Command, Refusal};
-pub(crate) use image::{Image, ModuleImage, ModuleVersionImage, PartitionImage, Stage, TopicImage};
+pub(crate) use image::{Image, ModuleImage, ModuleVersionImage, PartitionImage, ProcessorImage, Stage, TopicImage};
 pub(crate) use store::RedbMetadata;
 
 /// The one way to change metadata.
@@ -33,6 +33,9 @@ pub(crate) trait Metadata: Send + Sync {
 
     /// All that holds now.
     fn image(&self) -> Arc<Image>;
+
+    /// Takes no more commands from now on, so that whoever is late does not write where another engine may have begun.
+    fn close(&self);
 }
 
 /// Why a command was not applied.

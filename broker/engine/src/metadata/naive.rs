@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use levada_extension::ModuleDigest;
 use levada_log::SimStorage;
-use levada_model::{ManualClock, ModuleName, Offset, PartitionIndex, Principal, Timestamp, TopicId, TopicName, limits};
+use levada_model::{
+    ManualClock, ModuleName, ModuleRef, Offset, PartitionIndex, Principal, ProcessorName, Timestamp, TopicId,
+    TopicName, limits,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Strategy, any, prop_oneof, proptest};
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+use crate::{Guarantee, OnError, ProcessorSpec, ProcessorStep, SourceSpec, Then};
 
 use super::{Applied, Command, Image, Metadata, MetadataError, ModuleVersionImage, RedbMetadata, Refusal, Stage};
 
@@ -37,6 +42,8 @@ struct Naive {
     producer_ids: i64,
     /// By name: the active version, and the first byte of each version's digest.
     modules: BTreeMap<String, (u32, Vec<u8>)>,
+    /// By name: version, whether it is paused, and the module of its one step.
+    processors: BTreeMap<String, (u64, bool, String)>,
 }
 
 impl Naive {
@@ -140,8 +147,29 @@ impl Naive {
                     let named = topic.config.get("partitioner").and_then(Value::as_str);
                     named.is_some_and(|text| text.contains(&format!(":{name}")))
                 };
-                !self.topics.values().any(uses) && self.modules.remove(name.as_str()).is_some()
+                let steps = |(_, _, module): &(u64, bool, String)| module == name.as_str();
+                let is_used = self.topics.values().any(uses) || self.processors.values().any(steps);
+                !is_used && self.modules.remove(name.as_str()).is_some()
             }
+            Command::PutProcessor { name, spec, .. } => {
+                let module = spec.modules().next().expect("one step").name.to_string();
+                if !self.modules.contains_key(&module) {
+                    return false;
+                }
+                let processor = self.processors.entry(name.to_string()).or_default();
+                if processor.2 != module {
+                    *processor = (processor.0 + 1, processor.1, module);
+                }
+                true
+            }
+            Command::PauseProcessor { name, paused } => match self.processors.get_mut(name.as_str()) {
+                Some(processor) => {
+                    processor.1 = *paused;
+                    true
+                }
+                None => false,
+            },
+            Command::DeleteProcessor { name } => self.processors.remove(name.as_str()).is_some(),
         }
     }
 
@@ -157,6 +185,11 @@ impl Naive {
             (name.to_string(), (module.active, versions))
         });
         assert_eq!(modules.collect::<BTreeMap<_, _>>(), self.modules);
+        let processors = image.processors.iter().map(|(name, processor)| {
+            let module = processor.spec.modules().next().expect("one step").name.to_string();
+            (name.to_string(), (processor.version, processor.paused, module))
+        });
+        assert_eq!(processors.collect::<BTreeMap<_, _>>(), self.processors);
         let names: Vec<_> = image.topics.keys().map(|name| name.to_string()).collect();
         assert_eq!(names, self.topics.keys().cloned().collect::<Vec<_>>());
         for (topic, naive) in image.topics.values().zip(self.topics.values()) {
@@ -185,6 +218,26 @@ fn has_modules_of(modules: &BTreeMap<String, (u32, Vec<u8>)>, config: &BTreeMap<
 
 fn module() -> impl Strategy<Value = ModuleName> {
     "[mn]".prop_map(|name| ModuleName::new(&name).expect("within the rule"))
+}
+
+fn processor() -> impl Strategy<Value = ProcessorName> {
+    "[qr]".prop_map(|name| ProcessorName::new(&name).expect("within the rule"))
+}
+
+/// A processor with one step.
+fn spec(module: ModuleName) -> Arc<ProcessorSpec> {
+    let topic = TopicName::new("a").expect("within the rule");
+    let module = ModuleRef { name: module, version: None };
+    Arc::new(ProcessorSpec {
+        sources: vec![SourceSpec { topic: topic.clone(), start: crate::From::Earliest }],
+        timestamp: None,
+        steps: vec![ProcessorStep::Transform { module, config: "{}".to_owned() }],
+        sink: topic,
+        on_error: OnError { attempts: 1, then: Then::Skip },
+        guarantee: Guarantee::ExactlyOnce,
+        commit_interval_ms: 0,
+        document: json!({}),
+    })
 }
 
 fn version() -> impl Strategy<Value = ModuleVersionImage> {
@@ -238,6 +291,11 @@ fn command() -> impl Strategy<Value = Command> {
         }),
         (module(), 0..4_u32).prop_map(|(name, version)| Command::ActivateModule { name, version }),
         module().prop_map(|name| Command::DeleteModule { name }),
+        (processor(), module()).prop_map(|(name, module)| {
+            Command::PutProcessor { name, owner: Principal::anonymous(), spec: spec(module) }
+        }),
+        (processor(), any::<bool>()).prop_map(|(name, paused)| Command::PauseProcessor { name, paused }),
+        processor().prop_map(|name| Command::DeleteProcessor { name }),
     ]
 }
 
@@ -290,6 +348,16 @@ fn producer_ids_are_answered_from_where_the_last_block_ended() {
         let applied = metadata.propose(&Command::TakeProducerIds { count: 10 });
         assert_eq!(applied, Ok(Applied::ProducerIds(levada_model::ProducerId(first))));
     }
+}
+
+#[test]
+fn who_comes_after_the_close_changes_nothing() {
+    let disk = disk();
+    let metadata = open(&disk);
+    metadata.close();
+    let take = metadata.propose(&Command::TakeProducerIds { count: 10 });
+    assert!(matches!(take, Err(MetadataError::Unavailable { possible: false, .. })), "{take:?}");
+    assert_eq!(open(&disk.restart()).image().next_producer_id.0, 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use levada_log::{Storage, StorageError};
-use levada_model::{ClusterId, ModuleName, ProducerId};
+use levada_model::{ClusterId, ModuleName, ProcessorName, ProducerId};
 use parking_lot::Mutex;
 use redb::{
     Builder, Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError,
@@ -19,8 +19,8 @@ use redb::{
 use uuid::Uuid;
 
 use super::backend::FileBackend;
-use super::rows::{cluster, deletion, module, module_version, topic};
-use super::{Applied, Command, Image, Metadata, MetadataError, ModuleImage};
+use super::rows::{cluster, deletion, module, module_version, processor, topic};
+use super::{Applied, Command, Image, Metadata, MetadataError, ModuleImage, ProcessorImage};
 use crate::OpenError;
 
 const FILE: &str = "metadata.redb";
@@ -36,6 +36,8 @@ const DELETIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("delet
 const MODULES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("modules");
 /// Likewise.
 const MODULE_VERSIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("module_versions");
+/// Likewise.
+const PROCESSORS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("processors");
 
 /// The metadata of a single node.
 pub(crate) struct RedbMetadata {
@@ -43,6 +45,7 @@ pub(crate) struct RedbMetadata {
     image: ArcSwap<Image>,
     /// Set by the first write that failed: what is on the disk is not known from then on.
     failed: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl RedbMetadata {
@@ -71,7 +74,12 @@ impl RedbMetadata {
         }
         let database = database(FileBackend(file)).map_err(|error| explain(error.to_string()))?;
         let image = load(&database).map_err(explain)?;
-        Ok(Self { database: Mutex::new(database), image: ArcSwap::from_pointee(image), failed: AtomicBool::new(false) })
+        Ok(Self {
+            database: Mutex::new(database),
+            image: ArcSwap::from_pointee(image),
+            failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        })
     }
 }
 
@@ -80,6 +88,10 @@ impl Metadata for RedbMetadata {
         let database = self.database.lock();
         if self.failed.load(Ordering::Acquire) {
             let reason = "an earlier change of the metadata failed".to_owned();
+            return Err(MetadataError::Unavailable { reason, possible: false });
+        }
+        if self.closed.load(Ordering::Acquire) {
+            let reason = "the metadata are closed".to_owned();
             return Err(MetadataError::Unavailable { reason, possible: false });
         }
         let old = self.image.load_full();
@@ -98,6 +110,12 @@ impl Metadata for RedbMetadata {
 
     fn image(&self) -> Arc<Image> {
         self.image.load_full()
+    }
+
+    fn close(&self) {
+        // What is under way ends first.
+        let _database = self.database.lock();
+        self.closed.store(true, Ordering::Release);
     }
 }
 
@@ -122,6 +140,7 @@ fn create(storage: &dyn Storage, data_dir: &Path) -> Result<(), OpenError> {
         topics: BTreeMap::new(),
         deletions: BTreeMap::new(),
         modules: BTreeMap::new(),
+        processors: BTreeMap::new(),
     };
     let nothing = Image { next_producer_id: ProducerId(-1), ..image.clone() };
     let written = database(FileBackend(file)).map_err(redb::Error::from);
@@ -154,22 +173,28 @@ fn load(database: &Database) -> Result<Image, String> {
         topics,
         deletions: deletions.collect::<Result<_, _>>()?,
         modules: load_modules(&read)?,
+        processors: load_processors(&read)?,
     })
+}
+
+fn load_processors(read: &ReadTransaction) -> Result<BTreeMap<ProcessorName, Arc<ProcessorImage>>, String> {
+    let row = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let (name, processor) = processor::decode(&key, &value)
+            .map_err(|error| format!("the row of processor {:?}: {error}", String::from_utf8_lossy(&key)))?;
+        Ok((name, Arc::new(processor)))
+    };
+    later_rows(read, PROCESSORS)?.into_iter().map(row).collect()
 }
 
 /// The modules, each of which has its versions without a hole.
 fn load_modules(read: &ReadTransaction) -> Result<BTreeMap<ModuleName, Arc<ModuleImage>>, String> {
-    let rows = |definition| match read.open_table(definition) {
-        Err(TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
-        table => rows_of(table).map_err(|error| error.to_string()),
-    };
     let mut modules = BTreeMap::new();
-    for (key, value) in rows(MODULES)? {
+    for (key, value) in later_rows(read, MODULES)? {
         let (name, owner, active) = module::decode(&key, &value)
             .map_err(|error| format!("the row of module {:?}: {error}", String::from_utf8_lossy(&key)))?;
         modules.insert(name, ModuleImage { owner, active, versions: Vec::new() });
     }
-    for (key, value) in rows(MODULE_VERSIONS)? {
+    for (key, value) in later_rows(read, MODULE_VERSIONS)? {
         let wrong = |error: String| format!("the row of module version {:?}: {error}", String::from_utf8_lossy(&key));
         let (name, number, version) = module_version::decode(&key, &value).map_err(wrong)?;
         let module = modules.get_mut(&name).ok_or_else(|| wrong("its module has no row".to_owned()))?;
@@ -186,6 +211,17 @@ fn load_modules(read: &ReadTransaction) -> Result<BTreeMap<ModuleName, Arc<Modul
 
 /// Keys and values.
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All rows of a table that is not in files of earlier versions, by key.
+fn later_rows(
+    read: &ReadTransaction,
+    definition: TableDefinition<'_, &'static [u8], &'static [u8]>,
+) -> Result<Rows, String> {
+    match read.open_table(definition) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
+        table => rows_of(table).map_err(|error| error.to_string()),
+    }
+}
 
 /// All rows of a table, by key.
 fn rows_of(table: Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>, TableError>) -> Result<Rows, redb::Error> {
@@ -225,7 +261,22 @@ fn persist(database: &Database, old: &Image, new: &Image) -> Result<(), redb::Er
         }
     }
     persist_modules(&write, old, new)?;
+    persist_processors(&write, old, new)?;
     write.commit()?;
+    Ok(())
+}
+
+fn persist_processors(write: &WriteTransaction, old: &Image, new: &Image) -> Result<(), redb::Error> {
+    let mut processors = write.open_table(PROCESSORS)?;
+    for (name, image) in &new.processors {
+        if old.processors.get(name).is_none_or(|was| !Arc::ptr_eq(was, image)) {
+            let (key, value) = processor::encode(name, image);
+            processors.insert(&*key, &*value)?;
+        }
+    }
+    for name in old.processors.keys().filter(|name| !new.processors.contains_key(*name)) {
+        processors.remove(name.as_str().as_bytes())?;
+    }
     Ok(())
 }
 

@@ -147,7 +147,9 @@ impl Core {
             | Refusal::VersionMismatch { .. }
             | Refusal::PartitionCount { .. }
             | Refusal::NotRetiring(_)
-            | Refusal::MissingModule { .. } => unreachable!("it is of topics: {refusal}"),
+            | Refusal::MissingModule { .. }
+            | Refusal::NoProcessor(_)
+            | Refusal::TooManyProcessors => unreachable!("it is of topics or processors: {refusal}"),
         }
     }
 }
@@ -165,14 +167,19 @@ fn check_uses(image: &Image, name: &ModuleName, number: u32, version: &dyn Modul
     let follows =
         |(module, used): (ModuleRef, ModuleUse)| (module.name == *name && module.version.is_none()).then_some(used);
     for used in module_uses(image).filter_map(follows) {
+        let module = || ModuleRef { name: name.clone(), version: Some(number) };
         let setting = match &used {
             ModuleUse::Partitioner(topic) => topic_setting(image, topic, super::PARTITIONER),
             ModuleUse::Validator(topic) => topic_setting(image, topic, super::VALIDATOR),
-            ModuleUse::Processor(_) => None,
+            ModuleUse::Processor(processor) => {
+                for config in image.processors.get(processor).into_iter().flat_map(|it| it.spec.configs_of(name)) {
+                    version.transform(config).map_err(|error| config_error(module(), error))?;
+                }
+                None
+            }
         };
         if let Some((setting, config)) = setting {
-            let module = ModuleRef { name: name.clone(), version: Some(number) };
-            make(setting, version, &config).map_err(|error| config_error(module, error))?;
+            make(setting, version, &config).map_err(|error| config_error(module(), error))?;
         }
     }
     Ok(())

@@ -76,7 +76,8 @@ impl<E: Made + ?Sized> Extension<E> {
         run(&version.clone(), move || call(&*this.make(&*version)?)).await?
     }
 
-    fn make(&self, version: &dyn ModuleVersion) -> Result<Arc<E>, ModuleConfigError> {
+    /// Makes it of a version. Blocks, so it belongs on a thread of the host.
+    pub(crate) fn make(&self, version: &dyn ModuleVersion) -> Result<Arc<E>, ModuleConfigError> {
         let digest = version.describe().digest;
         if let Some((of, made)) = &*self.made.lock()
             && *of == digest
@@ -90,7 +91,7 @@ impl<E: Made + ?Sized> Extension<E> {
 }
 
 /// Runs a job on a thread of the host, and waits for what it gives.
-pub(super) async fn run<R: Send + 'static>(
+pub(crate) async fn run<R: Send + 'static>(
     version: &Arc<dyn ModuleVersion>,
     job: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, ModuleBusy> {

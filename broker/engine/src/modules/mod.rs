@@ -18,7 +18,7 @@ pub use terms::{
     ModuleVersionInfo, PutModule, RecordFilter,
 };
 
-pub(crate) use extension::{Extension, Made};
+pub(crate) use extension::{Extension, Made, run};
 pub(crate) use judging::judge;
 pub(crate) use registry::{Modules, start};
 pub(crate) use uses::{PARTITIONER, VALIDATOR, module_uses, topic_modules};

@@ -1,6 +1,6 @@
 //! What uses modules, as the metadata say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use levada_model::ModuleRef;
 use serde_json::Value;
@@ -23,10 +23,16 @@ pub(crate) fn topic_modules(config: &BTreeMap<String, Value>) -> impl Iterator<I
 
 /// All uses of all modules.
 pub(crate) fn module_uses(image: &Image) -> impl Iterator<Item = (ModuleRef, ModuleUse)> {
-    image.topics.iter().flat_map(|(topic, image)| {
+    let of_topics = image.topics.iter().flat_map(|(topic, image)| {
         topic_modules(&image.config).map(|(setting, module)| {
             let used = if setting == PARTITIONER { ModuleUse::Partitioner } else { ModuleUse::Validator };
             (module, used(topic.clone()))
         })
-    })
+    });
+    let of_processors = image.processors.iter().flat_map(|(processor, image)| {
+        // Once, however many steps it has of the module.
+        let modules: BTreeSet<_> = image.spec.modules().cloned().collect();
+        modules.into_iter().map(|module| (module, ModuleUse::Processor(processor.clone())))
+    });
+    of_topics.chain(of_processors)
 }

@@ -2,14 +2,18 @@
 
 use levada_extension::JsonFilter;
 use levada_log::StorageError;
-use levada_model::{Denied, ModuleRef, Offset, PartitionIndex, Principal, ProcessorName, Record, Timestamp, TopicName};
+use levada_model::{
+    Denied, ModuleName, ModuleRef, Offset, PartitionIndex, Principal, ProcessorName, Record, Timestamp, TopicName,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::From;
 
 /// A processor as its document says. `document` is the JSON that a user put, kept word for word.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProcessorSpec {
     /// At least one.
     pub sources: Vec<SourceSpec>,
@@ -29,8 +33,29 @@ pub struct ProcessorSpec {
     pub document: Value,
 }
 
+impl ProcessorSpec {
+    /// The modules of its steps, in order.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &ModuleRef> {
+        self.steps.iter().filter_map(|step| match step {
+            ProcessorStep::Transform { module, .. } => Some(module),
+            ProcessorStep::Filter(_) => None,
+        })
+    }
+
+    /// The configs of those steps that follow the active version of this module.
+    pub(crate) fn configs_of<'a>(&'a self, name: &'a ModuleName) -> impl Iterator<Item = &'a str> {
+        self.steps.iter().filter_map(move |step| match step {
+            ProcessorStep::Transform { module, config } if module.name == *name && module.version.is_none() => {
+                Some(&**config)
+            }
+            ProcessorStep::Transform { .. } | ProcessorStep::Filter(_) => None,
+        })
+    }
+}
+
 /// A topic that a processor reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SourceSpec {
     /// The topic.
     pub topic: TopicName,
@@ -39,7 +64,8 @@ pub struct SourceSpec {
 }
 
 /// A step of a processor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProcessorStep {
     /// Built in: records that pass go on.
     Filter(JsonFilter),
@@ -53,7 +79,8 @@ pub enum ProcessorStep {
 }
 
 /// What becomes of a record that fails.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OnError {
     /// How often it is tried, at least once.
     pub attempts: u32,
@@ -62,7 +89,8 @@ pub struct OnError {
 }
 
 /// What becomes of a record that failed as often as it may.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Then {
     /// It goes to this topic; none: `TOPIC.dead-letter` of its own.
     DeadLetter(Option<TopicName>),
@@ -73,7 +101,8 @@ pub enum Then {
 }
 
 /// What a processor promises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Guarantee {
     /// Outputs and positions commit as one transaction.
     #[default]

@@ -369,7 +369,9 @@ impl Core {
                 | Refusal::NoModuleVersion(_)
                 | Refusal::ModuleInUse(_)
                 | Refusal::TooManyModules
-                | Refusal::TooManyModuleVersions),
+                | Refusal::TooManyModuleVersions
+                | Refusal::NoProcessor(_)
+                | Refusal::TooManyProcessors),
             ) => unreachable!("changes are serial, and this is no topic's: {refusal}"),
             MetadataError::Unavailable { reason, possible } => self.fenced(&reason, possible),
         })

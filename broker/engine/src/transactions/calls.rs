@@ -1,5 +1,7 @@
 //! The calls of producers and operators.
 
+use std::sync::Arc;
+
 use levada_coordinator::{Outcome, Producer, Progress, TransactionCoordinator, TransactionHandle, TransactionView};
 use levada_model::{Operation, Principal, ProducerEpoch, ProducerId, Resource, TransactionalId};
 
@@ -8,6 +10,7 @@ use super::kind::TransactionKind;
 use super::participants::producer;
 use super::terms::{TransactionError, TransactionOffsets};
 use crate::Engine;
+use crate::engine::Core;
 
 impl Engine {
     /// A producer starts under a transactional id: all before it are fenced, and what they left open is aborted before
@@ -24,11 +27,7 @@ impl Engine {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
         // Nothing is written for a producer that cannot be.
         init_reply(TransactionCoordinator::check_init(id, timeout_ms).map(Progress::Done))?;
-        let topic = self.core.ensure_coordinators::<TransactionKind>().await?;
-        let coordinator = self.core.transactions.by_key_in(&topic, id.as_str());
-        let ask =
-            |machine: &mut TransactionCoordinator, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply);
-        self.core.ask(&coordinator, Promise::Change, ask).await
+        self.core.start_producer(id, timeout_ms).await
     }
 
     /// A transaction begins. The same again, while nothing has ended it, answers the same.
@@ -42,15 +41,7 @@ impl Engine {
         epoch: ProducerEpoch,
     ) -> Result<TransactionHandle, TransactionError> {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
-        let coordinator = self.core.transactions.coordinator_of_producer(id).await?;
-        let coordinator = coordinator.ok_or(TransactionError::UnknownProducer(id, epoch))?;
-        let producer = Producer { id, epoch };
-        let begin = |machine: &mut TransactionCoordinator, now, spare| {
-            unless_awaited(machine, producer, |machine| {
-                machine.begin(now, id, epoch, spare).map(|answer| begin_reply(producer, answer))
-            })
-        };
-        self.core.ask(&coordinator, Promise::Nothing, begin).await
+        self.core.begin_of(Producer { id, epoch }).await
     }
 
     /// Takes offsets of a group into a transaction: they count once it is committed, and never if it is aborted.
@@ -80,13 +71,7 @@ impl Engine {
         outcome: Outcome,
     ) -> Result<Producer, TransactionError> {
         self.core.authorize(who, Operation::Write, Resource::Cluster)?;
-        let coordinator = self.core.transactions.coordinator_of(transaction)?;
-        let end = |machine: &mut TransactionCoordinator, now, _| {
-            unless_awaited(machine, producer(transaction), |machine| {
-                machine.end(now, transaction, outcome).map(end_reply)
-            })
-        };
-        self.core.ask(&coordinator, Promise::End, end).await
+        self.core.end_of(transaction, outcome).await
     }
 
     /// Transactions that are open or being ended, by transactional id behind `after`, at most `limit`.
@@ -126,5 +111,49 @@ impl Engine {
         let coordinator = self.core.transactions.coordinator_of(transaction)?;
         let reply = |answer: Result<_, levada_coordinator::TransactionError>| Ok(Reply::from(answer?));
         self.core.ask(&coordinator, Promise::End, |machine, now, _| machine.abort(now, transaction).map(reply)).await
+    }
+}
+
+/// The same for users and for the broker's own tasks.
+impl Core {
+    /// A producer starts under a transactional id that may be, also one of the broker's own.
+    pub(crate) async fn start_producer(
+        self: &Arc<Self>,
+        id: &TransactionalId,
+        timeout_ms: u64,
+    ) -> Result<Producer, TransactionError> {
+        let topic = self.ensure_coordinators::<TransactionKind>().await?;
+        let coordinator = self.transactions.by_key_in(&topic, id.as_str());
+        let ask =
+            |machine: &mut TransactionCoordinator, now, spare| machine.init(now, id, timeout_ms, spare).map(init_reply);
+        self.ask(&coordinator, Promise::Change, ask).await
+    }
+
+    /// A transaction of a producer begins.
+    pub(crate) async fn begin_of(self: &Arc<Self>, producer: Producer) -> Result<TransactionHandle, TransactionError> {
+        let Producer { id, epoch } = producer;
+        let coordinator = self.transactions.coordinator_of_producer(id).await?;
+        let coordinator = coordinator.ok_or(TransactionError::UnknownProducer(id, epoch))?;
+        let begin = |machine: &mut TransactionCoordinator, now, spare| {
+            unless_awaited(machine, producer, |machine| {
+                machine.begin(now, id, epoch, spare).map(|answer| begin_reply(producer, answer))
+            })
+        };
+        self.ask(&coordinator, Promise::Nothing, begin).await
+    }
+
+    /// A transaction ends.
+    pub(crate) async fn end_of(
+        self: &Arc<Self>,
+        transaction: TransactionHandle,
+        outcome: Outcome,
+    ) -> Result<Producer, TransactionError> {
+        let coordinator = self.transactions.coordinator_of(transaction)?;
+        let end = |machine: &mut TransactionCoordinator, now, _| {
+            unless_awaited(machine, producer(transaction), |machine| {
+                machine.end(now, transaction, outcome).map(end_reply)
+            })
+        };
+        self.ask(&coordinator, Promise::End, end).await
     }
 }

@@ -119,7 +119,7 @@ impl Transactions {
 
 impl Core {
     /// Takes offsets that were judged into a transaction.
-    pub(super) async fn add_offsets(
+    pub(crate) async fn add_offsets(
         self: &Arc<Self>,
         transaction: TransactionHandle,
         offsets: PendingOffsets,

@@ -11,6 +11,7 @@ mod history;
 mod modules;
 mod once;
 mod power_cut;
+mod processors;
 mod produce_and_fetch;
 mod readers;
 mod settings;

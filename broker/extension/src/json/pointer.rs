@@ -4,12 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
 /// A place in a JSON document; the empty pointer is the whole of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct JsonPointer {
     tokens: Vec<Token>,
 }
@@ -58,6 +59,26 @@ impl FromStr for JsonPointer {
             Ok(Token { name, index })
         });
         Ok(Self { tokens: tokens.collect::<Result<_, _>>()? })
+    }
+}
+
+impl fmt::Display for JsonPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tokens.iter().try_for_each(|token| write!(f, "/{}", token.name.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
+impl TryFrom<String> for JsonPointer {
+    type Error = JsonPointerError;
+
+    fn try_from(pointer: String) -> Result<Self, JsonPointerError> {
+        pointer.parse()
+    }
+}
+
+impl From<JsonPointer> for String {
+    fn from(pointer: JsonPointer) -> Self {
+        pointer.to_string()
     }
 }
 

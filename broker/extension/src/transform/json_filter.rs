@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Transform, Verdicts};
@@ -12,7 +13,7 @@ use crate::{CallBatch, ModuleFault};
 ///
 /// Where the value is not JSON, is a tombstone, or has nothing at that place, only [`JsonTest::NotEquals`] and
 /// [`JsonTest::Exists`]`(false)` hold.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JsonFilter {
     pointer: JsonPointer,
     tests: Vec<JsonTest>,
@@ -20,7 +21,8 @@ pub struct JsonFilter {
 
 /// What must hold of the JSON at a place. Numbers compare by value (1 and 1.0 are equal, no digit of a 64-bit integer is
 /// lost), texts by their UTF-8 bytes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum JsonTest {
     /// It is this.
     Equals(Value),

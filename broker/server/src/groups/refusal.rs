@@ -41,6 +41,7 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
             Problem::new(ErrorCode::IllegalGeneration, detail).with(|m| m.refused = refused(committed.refused))
         }
         GroupError::OtherGroup => Problem::new(ErrorCode::CursorGone, detail),
+        GroupError::Internal(_) => Problem::new(ErrorCode::InternalGroup, detail),
         GroupError::Active(_) => Problem::new(ErrorCode::GroupNotEmpty, detail),
         GroupError::GroupFull { .. } | GroupError::SubscriptionsFull { .. } => {
             Problem::new(ErrorCode::GroupFull, detail)

@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 pub(crate) mod deletion;
 pub(crate) mod module;
 pub(crate) mod module_version;
+pub(crate) mod processor;
 pub(crate) mod topic;
 
 use serde::de::DeserializeOwned;
