@@ -33,9 +33,9 @@ pub use modules::{
     PutModule, VerdictWord, WitFile, WitPackage, WorldWord,
 };
 pub use processors::{
-    DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun, ProcessorFailure,
-    ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep, ProcessorTask,
-    ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
+    DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun,
+    ProcessorFailure, ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep,
+    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
 };
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
@@ -57,6 +57,6 @@ pub use transactions::{
     PendingOffsets, TransactionList, TransactionOffsets, TransactionState,
 };
 pub use ws::{
-    BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamFilter, StreamForm, StreamGap, StreamMember,
-    StreamOf, StreamStart, Subscribe, WsLimits, read_frame,
+    BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamFilter, StreamForm, StreamGap,
+    StreamMember, StreamOf, StreamStart, Subscribe, WsLimits, read_frame,
 };

@@ -23,6 +23,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 /// The rule of names as a pattern, but for `.` and `..`, which no URL can hold as a segment anyway.
 const NAME_PATTERN: &str = "^[a-zA-Z0-9._-]{1,249}$";
 
+/// The same for processors, whose names are shorter.
+const PROCESSOR_PATTERN: &str = "^[a-zA-Z0-9._-]{1,200}$";
+
 /// What every document begins with; the paths come from the handlers.
 #[derive(OpenApi)]
 #[openapi(
@@ -104,9 +107,13 @@ fn complete_responses(path: &str, method: &str, operation: &mut Value) {
 fn complete_names(operation: &mut Value) {
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
-        let is_name = matches!(parameter["name"].as_str(), Some("topic" | "group" | "module" | "processor"));
-        if parameter["in"] == "path" && is_name {
-            parameter["schema"]["pattern"] = json!(NAME_PATTERN);
+        let pattern = match parameter["name"].as_str() {
+            Some("topic" | "group" | "module") => NAME_PATTERN,
+            Some("processor") => PROCESSOR_PATTERN,
+            _ => continue,
+        };
+        if parameter["in"] == "path" {
+            parameter["schema"]["pattern"] = json!(pattern);
         }
     }
 }

@@ -6,7 +6,9 @@ use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::front::{note_route, nothing_here};
-use crate::{AppState, cluster, compaction, groups, modules, openapi, processors, produce, read, topics, transactions, wit, ws};
+use crate::{
+    AppState, cluster, compaction, groups, modules, openapi, processors, produce, read, topics, transactions, wit, ws,
+};
 
 /// All routes.
 pub(crate) fn router(state: AppState) -> Router {

@@ -109,9 +109,10 @@ mod tests {
     fn all_files_of_the_contract_are_served_under_names_of_their_own() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/wit/0.1.0");
         let mut there = BTreeSet::new();
-        for entry in std::fs::read_dir(&folder).expect("the folder").chain(
-            std::fs::read_dir(folder.join("vectors")).expect("the folder"),
-        ) {
+        for entry in std::fs::read_dir(&folder)
+            .expect("the folder")
+            .chain(std::fs::read_dir(folder.join("vectors")).expect("the folder"))
+        {
             let path = entry.expect("an entry").path();
             if path.is_file() {
                 there.insert(path.file_name().expect("a name").to_str().expect("text").to_owned());

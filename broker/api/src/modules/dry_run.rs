@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_trial_names_a_world_and_keeps_config_and_records_as_they_are() {
-        let body = br#"{"world":"transform","version":2,"config":{"a": 1},"records":[{"value": 1.0}],"compare_with":1}"#;
+        let body =
+            br#"{"world":"transform","version":2,"config":{"a": 1},"records":[{"value": 1.0}],"compare_with":1}"#;
         let trial: DryRunModule = from_json(body).expect("valid");
         assert_eq!((trial.world, trial.version, trial.compare_with), (WorldWord::Transform, Some(2), Some(1)));
         assert_eq!(trial.config.map(|raw| raw.get().to_owned()).as_deref(), Some("{\"a\": 1}"));

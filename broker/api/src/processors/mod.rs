@@ -4,8 +4,8 @@ mod document;
 mod standing;
 
 pub use document::{
-    DryRunProcessor, FilterStep, GuaranteeWord, OnError, ProcessorDocument, ProcessorSink, ProcessorSource, ProcessorStep,
-    ProcessorTime, RecordWord, ThenWord, TransformStep,
+    DryRunProcessor, FilterStep, GuaranteeWord, OnError, ProcessorDocument, ProcessorSink, ProcessorSource,
+    ProcessorStep, ProcessorTime, RecordWord, ThenWord, TransformStep,
 };
 pub use standing::{
     DryRunFailure, Processor, ProcessorDryRun, ProcessorFailure, ProcessorList, ProcessorReset, ProcessorState,

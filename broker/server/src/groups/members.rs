@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 use levada_api::{AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo};
 use levada_engine::AssignorName;
 use levada_model::limits::GROUP_TOPICS_MAX;
-use levada_model::{ModuleRef, InstanceId, Timestamp, TopicName};
+use levada_model::{InstanceId, ModuleRef, Timestamp, TopicName};
 
 use super::refusal;
 use super::words::{heartbeat as told, member_state, partitions};

@@ -125,12 +125,7 @@ fn version(params: &mut Params) -> Result<Option<u32>, Problem> {
 }
 
 /// The version that is meant, which may be the active one.
-fn resolve(
-    engine: &Engine,
-    who: &Principal,
-    name: &ModuleName,
-    version: Option<u32>,
-) -> Result<u32, ModuleError> {
+fn resolve(engine: &Engine, who: &Principal, name: &ModuleName, version: Option<u32>) -> Result<u32, ModuleError> {
     let active = engine.module(who, name)?.active_version;
     Ok(version.unwrap_or(active))
 }

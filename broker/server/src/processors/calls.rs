@@ -19,7 +19,7 @@ use crate::state::{Caller, OpenEngine};
 ///
 /// It begins to run at once. Another document takes over at a batch boundary, where the one before stands.
 #[utoipa::path(put, path = "/v1/processors/{processor}", operation_id = "put_processor", tag = "Processors",
-    params(("processor" = String, Path, description = "The processor's name; the same rule as for topics")),
+    params(("processor" = String, Path, description = "The processor's name; as for topics, but of at most 200 characters")),
     request_body = ProcessorDocument,
     responses(
         (status = 200, description = "This document takes over, durably", body = Processor),

@@ -1,15 +1,17 @@
-//! The document of a processor in the engine's words; all that is wrong with it is told at once.
+//! The document of a processor in the engine's words; all that cannot be said in these is told at once. Not here: what
+//! the engine refuses, such as topics that are not there.
 
 use std::str::FromStr;
 
 use axum::extract::{FromRequest, Request};
 use levada_api::media::JSON;
 use levada_api::{
-    ErrorCode, FilterStep, GuaranteeWord, OnError, Problem, ProcessorDocument, ProcessorStep, ProcessorTime, ThenWord, strict,
+    ErrorCode, FilterStep, GuaranteeWord, OnError, Problem, ProcessorDocument, ProcessorStep, ProcessorTime, ThenWord,
+    strict,
 };
 use levada_engine::{From, Guarantee, ProcessorSpec, SourceSpec, Then};
 use levada_extension::{JsonFilter, JsonPointer, JsonTest};
-use levada_model::limits::MODULE_CONFIG_BYTES_MAX;
+use levada_model::limits::{PROCESSOR_ATTEMPTS_DEFAULT, PROCESSOR_COMMIT_INTERVAL_MS_DEFAULT};
 use levada_model::{ModuleRef, TopicName};
 use serde_json::Value;
 
@@ -19,12 +21,6 @@ use crate::extract::{BodyBytes, content_type, unsupported_media_type};
 use crate::read::start;
 use crate::refusal::Refusal;
 
-/// How often a record is tried where nothing is said.
-const ATTEMPTS_DEFAULT: u32 = 3;
-/// How often positions are committed where nothing is said.
-const COMMIT_INTERVAL_MS_DEFAULT: u64 = 100;
-/// Longest time between commits.
-const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 /// What a start may be.
 pub(super) const START_RULE: &str = "earliest, latest, time:MS or tail:N is taken";
 
@@ -61,9 +57,6 @@ fn read(body: &[u8]) -> Result<Document, Problem> {
         Problem::new(ErrorCode::InvalidJson, error.to_string())
     })?;
     let mut wrong = Wrong::default();
-    if read.sources.is_empty() {
-        wrong.put("/sources", "at least one is needed");
-    }
     let timestamp = match read.timestamp {
         None | Some(ProcessorTime::Record(_)) => None,
         Some(ProcessorTime::Json { json }) => wrong.read::<JsonPointer>("/timestamp/json", &json).map(|_| json),
@@ -75,9 +68,6 @@ fn read(body: &[u8]) -> Result<Document, Problem> {
         if start.is_none() {
             wrong.put(format!("/sources/{at}/start"), START_RULE);
         }
-        if read.sources[..at].iter().any(|other| other.topic == source.topic) {
-            wrong.put(format!("/sources/{at}/topic"), "the topic is there twice");
-        }
         if let (Some(topic), Some(start)) = (topic, start) {
             sources.push(SourceSpec { topic, start });
         }
@@ -86,10 +76,7 @@ fn read(body: &[u8]) -> Result<Document, Problem> {
     let steps = steps.filter_map(|(at, step)| wrong.step(&format!("/steps/{at}"), step)).collect();
     let sink = wrong.topic("/sink/topic", &read.sink.topic);
     let on_error = wrong.on_error(read.on_error);
-    let commit_interval_ms = read.commit_interval_ms.unwrap_or(COMMIT_INTERVAL_MS_DEFAULT);
-    if !(1..=COMMIT_INTERVAL_MS_MAX).contains(&commit_interval_ms) {
-        wrong.put("/commit_interval_ms", format!("a number from 1 to {COMMIT_INTERVAL_MS_MAX} is taken"));
-    }
+    let commit_interval_ms = read.commit_interval_ms.unwrap_or(PROCESSOR_COMMIT_INTERVAL_MS_DEFAULT);
     let guarantee = match read.guarantee {
         GuaranteeWord::ExactlyOnce => Guarantee::ExactlyOnce,
         GuaranteeWord::AtLeastOnce => Guarantee::AtLeastOnce,
@@ -138,10 +125,6 @@ impl Wrong {
             ProcessorStep::Transform(step) => {
                 let module = self.taken(&format!("{pointer}/transform/module"), ModuleRef::new(&step.module));
                 let config = step.config.map_or_else(|| "{}".to_owned(), |raw| raw.get().to_owned());
-                if config.len() > MODULE_CONFIG_BYTES_MAX {
-                    let detail = format!("a config has at most {MODULE_CONFIG_BYTES_MAX} bytes");
-                    self.put(format!("{pointer}/transform/config"), detail);
-                }
                 module.map(|module| levada_engine::ProcessorStep::Transform { module, config })
             }
         }
@@ -172,19 +155,14 @@ impl Wrong {
 
     fn on_error(&mut self, wanted: Option<OnError>) -> levada_engine::OnError {
         let Some(OnError { attempts, then, topic }) = wanted else {
-            return levada_engine::OnError { attempts: ATTEMPTS_DEFAULT, then: Then::DeadLetter(None) };
+            return levada_engine::OnError { attempts: PROCESSOR_ATTEMPTS_DEFAULT, then: Then::DeadLetter(None) };
         };
-        let attempts = attempts.unwrap_or(ATTEMPTS_DEFAULT);
-        if attempts == 0 {
-            self.put("/on_error/attempts", "a record is tried at least once");
-        }
+        let attempts = attempts.unwrap_or(PROCESSOR_ATTEMPTS_DEFAULT);
         if topic.is_some() && then != ThenWord::DeadLetter {
             self.put("/on_error/topic", "only dead letters go to a topic");
         }
         let then = match then {
-            ThenWord::DeadLetter => {
-                Then::DeadLetter(topic.and_then(|topic| self.topic("/on_error/topic", &topic)))
-            }
+            ThenWord::DeadLetter => Then::DeadLetter(topic.and_then(|topic| self.topic("/on_error/topic", &topic))),
             ThenWord::Skip => Then::Skip,
             ThenWord::Pause => Then::Pause,
         };
@@ -214,7 +192,7 @@ mod tests {
     fn all_that_is_wrong_is_told_at_once() {
         let body = br#"{"sources":[{"topic":"a b","start":"now"},{"topic":"a b"}],"timestamp":{"json":"at"},
             "steps":[{"filter":{"json":"n"}},{"filter":{"json":"","less":[]}},{"transform":{"module":"m@0"}}],
-            "sink":{"topic":""},"on_error":{"attempts":0,"then":"skip","topic":"t"},"commit_interval_ms":0}"#;
+            "sink":{"topic":""},"on_error":{"then":"skip","topic":"t"}}"#;
         let problem = read(body).err().expect("nearly all is wrong");
         let places: Vec<_> = problem.errors.iter().map(|error| error.pointer.as_str()).collect();
         let expected = [
@@ -222,15 +200,12 @@ mod tests {
             "/sources/0/topic",
             "/sources/0/start",
             "/sources/1/topic",
-            "/sources/1/topic",
             "/steps/0/filter/json",
             "/steps/0/filter",
             "/steps/1/filter/less",
             "/steps/2/transform/module",
             "/sink/topic",
-            "/on_error/attempts",
             "/on_error/topic",
-            "/commit_interval_ms",
         ];
         assert_eq!((problem.status, &places[..]), (422, &expected[..]));
     }

@@ -1,7 +1,7 @@
 //! `POST …/dry-run`: a document over stored records, without any effect.
 
 use axum::Json;
-use levada_api::{DryRunFailure, ErrorCode, DryRunProcessor, Problem, ProcessorDryRun, RecordOut, Rendering};
+use levada_api::{DryRunFailure, DryRunProcessor, ErrorCode, Problem, ProcessorDryRun, RecordOut, Rendering};
 use levada_engine::From;
 use levada_model::TimestampType;
 use levada_model::limits::DRY_RUN_RECORDS_MAX;

@@ -14,6 +14,7 @@ mod heads;
 mod hosts;
 mod life;
 mod modules;
+mod processors;
 mod produce;
 mod raw;
 mod read;

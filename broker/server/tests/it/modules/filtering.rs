@@ -57,8 +57,7 @@ async fn a_filter_that_cannot_be_is_refused_before_anything_is_read() {
     assert_eq!(read("filter=module:none").await.expect(404).code(), "module-not-found");
     assert_eq!(read("filter=module:f@9").await.expect(404).code(), "module-not-found");
     assert_eq!(read("filter=module:f&filter_config=7").await.expect(422).code(), "invalid-module-config");
-    let request =
-        harness.request(http::Method::GET, "/v1/topics/t/partitions/0/records?filter=module:f");
+    let request = harness.request(http::Method::GET, "/v1/topics/t/partitions/0/records?filter=module:f");
     let batches = harness.send(request.header("accept", "application/vnd.levada.record-batch")).await;
     assert_eq!(batches.expect(400).code(), "invalid-parameter");
 }
@@ -69,5 +68,8 @@ async fn a_filter_that_fails_is_a_refusal_that_names_it_and_says_that_it_may_pas
     store(&harness, "t", &["trap"]).await;
     let refused = harness.get("/v1/topics/t/partitions/0/records?offset=3&filter=module:f").await.expect(503).json();
     assert_eq!((&refused["code"], &refused["retryable"]), (&json!("module-failed"), &json!(true)));
-    assert!(refused["detail"].as_str().is_some_and(|it| it.contains("filter f") && it.contains("trapped")), "{refused}");
+    assert!(
+        refused["detail"].as_str().is_some_and(|it| it.contains("filter f") && it.contains("trapped")),
+        "{refused}"
+    );
 }

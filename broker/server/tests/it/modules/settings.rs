@@ -68,5 +68,8 @@ async fn members_join_with_an_assignor_that_is_a_module() {
     let read = harness.get(&format!("/v1/groups/g/members/{member}/records?wait_ms=30000")).await.expect(200).json();
     assert_eq!(read["assignment"], json!([{ "topic": "t", "partition": 0 }]));
     let group = harness.get("/v1/groups/g").await.expect(200).json();
-    assert_eq!((&group["assignor"], group.get("fallback").unwrap_or(&json!(null))), (&json!("module:fair"), &json!(null)));
+    assert_eq!(
+        (&group["assignor"], group.get("fallback").unwrap_or(&json!(null))),
+        (&json!("module:fair"), &json!(null))
+    );
 }

@@ -6,6 +6,7 @@ mod common;
 mod compaction;
 mod groups;
 mod modules;
+mod processors;
 mod produce;
 mod read;
 mod topics;
@@ -26,4 +27,5 @@ pub(crate) async fn run_all(harness: &Harness) {
     transactions::run(harness).await;
     ws::run(harness).await;
     modules::run(harness).await;
+    processors::run(harness).await;
 }
