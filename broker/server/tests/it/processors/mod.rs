@@ -54,9 +54,10 @@ async fn records_go_through_the_steps_into_the_sink_and_the_position_is_told() {
     assert_eq!(output(&harness, "out", 2).await, ["A", "B"]);
     loop {
         let task = harness.get("/v1/processors/p").await.expect(200).json()["tasks"][0].clone();
-        if task["position"] == 3 {
+        // The position is committed before the counts are told.
+        if task["position"] == 3 && task["records_in"] == 3 {
             assert_eq!((&task["topic"], &task["partition"], &task["lag"]), (&json!("in"), &json!(0), &json!(0)));
-            assert_eq!((&task["records_in"], &task["records_out"]), (&json!(3), &json!(2)));
+            assert_eq!(task["records_out"], 2);
             break;
         }
     }
