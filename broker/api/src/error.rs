@@ -8,7 +8,7 @@ use levada_model::limits::{DETAIL_CHARS_MAX, ECHO_CHARS_MAX, PROBLEM_ERRORS_MAX}
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::RefusedCommit;
+use crate::{ModuleUse, RefusedCommit};
 
 /// What became of the request's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -78,6 +78,8 @@ codes! {
     UnknownParameter = "unknown-parameter", 400, final, "There is no such query parameter.";
     InvalidTopicName = "invalid-topic-name", 400, final, "The topic name breaks the rule.";
     InvalidGroupName = "invalid-group-name", 400, final, "The group name breaks the rule.";
+    InvalidModuleName = "invalid-module-name", 400, final, "The module name breaks the rule.";
+    InvalidProcessorName = "invalid-processor-name", 400, final, "The processor name breaks the rule.";
     InvalidCursor = "invalid-cursor", 400, final, "The cursor was not given out by this broker.";
     Denied = "denied", 403, final, "That is not allowed.";
     CrossSite = "cross-site", 403, final, "A web page of another site may not write here.";
@@ -91,6 +93,8 @@ codes! {
     UnknownMember = "unknown-member", 404, final, "The group has no such member (any more): join again.";
     UnknownSubscription = "unknown-subscription", 404, final, "The socket has no subscription of this id.";
     TransactionNotFound = "transaction-not-found", 404, final, "There is no such transaction.";
+    ModuleNotFound = "module-not-found", 404, final, "There is no such module, or it has no such version.";
+    ProcessorNotFound = "processor-not-found", 404, final, "There is no such processor.";
     NoRecord = "no-record", 404, final, "There is no record at this offset.";
     MethodNotAllowed = "method-not-allowed", 405, final, "The path does not take this method.";
     NotAcceptable = "not-acceptable", 406, final, "The answer has none of the accepted media types.";
@@ -110,6 +114,11 @@ codes! {
     TransactionEnded = "transaction-ended", 409, final, "The transaction has ended, or was ended the other way.";
     ConcurrentTransactions = "concurrent-transactions", 409, soon, "The producer's transaction before is still being ended.";
     TransactionOpen = "transaction-open", 409, final, "The producer has a transaction open here, and the records are not of it.";
+    ModuleInUse = "module-in-use", 409, final, "Topics or processors use the module.";
+    ModulesFull = "modules-full", 409, final, "There are as many modules, or versions of this one, as there may be.";
+    ModulesOff = "modules-off", 409, final, "This broker runs no modules.";
+    ProcessorRunning = "processor-running", 409, final, "The processor runs, and must stand still for that.";
+    ProcessorsFull = "processors-full", 409, final, "There are as many processors as there may be.";
     OffsetOutOfRange = "offset-out-of-range", 410, final, "The offset is below the log start: its record is gone.";
     CursorGone = "cursor-gone", 410, final, "The cursor belongs to another topic or group, or to a topic that was deleted.";
     PreconditionFailed = "precondition-failed", 412, final, "The topic is at another version than If-Match names.";
@@ -132,6 +141,8 @@ codes! {
     InvalidRecord = "invalid-record", 422, final, "A record breaks a rule.";
     KeyRequired = "key-required", 422, final, "The topic is compacted, so every record needs a key.";
     RecordRejected = "record-rejected", 422, final, "The topic's validator does not let a record pass.";
+    InvalidModule = "invalid-module", 422, final, "The bytes are no usable module.";
+    InvalidModuleConfig = "invalid-module-config", 422, final, "The module is not of the world that is wanted, or does not take the config.";
     InvalidBatch = "invalid-batch", 422, final, "The bytes are not record batches that can be stored.";
     IdempotencyKeyReused = "idempotency-key-reused", 422, final, "The idempotency key came before with another body.";
     UnknownProducer = "unknown-producer", 422, final, "The producer id was not given out by this cluster, or not for this.";
@@ -143,6 +154,7 @@ codes! {
     ShuttingDown = "shutting-down", 503, retry, "The broker is shutting down.";
     LogFenced = "log-fenced", 503, retry, "The disk failed or is full: no writes are taken until a restart; reads go on.";
     Overloaded = "overloaded", 503, retry, "Too much waits already.";
+    ModuleFailed = "module-failed", 503, retry, "A module gave no usable answer: it trapped, took too long or answered nonsense.";
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
     CoordinatorLoading = "coordinator-loading", 503, retry, "The coordinator is loading; what was asked for may have been done.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
@@ -248,6 +260,9 @@ pub struct Members {
     /// Partitions whose commit was refused (`illegal-generation`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedCommit>,
+    /// Who uses the module (`module-in-use`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<ModuleUse>,
     /// What would have been taken (406, 415).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,

@@ -7,6 +7,8 @@ mod depth;
 mod error;
 mod groups;
 pub mod media;
+mod modules;
+mod processors;
 mod record_answer;
 mod record_in;
 mod record_out;
@@ -25,11 +27,21 @@ pub use groups::{
     GroupRecords, GroupStart, GroupState, GroupSummary, JoinGroup, JoinedGroup, MemberState, OffsetPlace, OffsetReset,
     RefusedCommit, RejectRecords, ResetCause, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
 };
+pub use modules::{
+    DryRunDifference, DryRunGroup, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, Module, ModuleDryRun,
+    ModuleList, ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats, ModuleUse, ModuleUseKind, ModuleVersion,
+    PutModule, VerdictWord, WitFile, WitPackage, WorldWord,
+};
+pub use processors::{
+    DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun,
+    ProcessorFailure, ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep,
+    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
+};
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
 };
 pub use record_in::{RecordIn, RecordsFault, parse_execute, parse_record, parse_record_list, parse_records};
-pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string};
+pub use record_out::{RecordOut, Rendering, ValueForm, write_json_string, write_pair};
 pub use record_query::{AcksWord, FormatWord, IsolationWord, ResultsWord, UnknownWord};
 pub use record_schema::{
     Aborted, ExecuteBody, ExecuteRecord, Gap, GapCause, GroupRecord, PartitionRecords, ProduceBody, ProduceRecord,
@@ -45,6 +57,6 @@ pub use transactions::{
     PendingOffsets, TransactionList, TransactionOffsets, TransactionState,
 };
 pub use ws::{
-    BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamForm, StreamGap, StreamMember,
-    StreamOf, StreamStart, Subscribe, WsLimits, read_frame,
+    BadFrame, ClientFrame, Credit, FrameId, Produce, ServerFrame, SkipCause, StreamFilter, StreamForm, StreamGap,
+    StreamMember, StreamOf, StreamStart, Subscribe, WsLimits, read_frame,
 };

@@ -12,3 +12,7 @@ pub const EVENT_STREAM: &str = "text/event-stream";
 pub const OCTET_STREAM: &str = "application/octet-stream";
 /// A problem (RFC 9457).
 pub const PROBLEM: &str = "application/problem+json";
+/// A WebAssembly module or component.
+pub const WASM: &str = "application/wasm";
+/// Text for people, in UTF-8.
+pub const TEXT: &str = "text/plain";

@@ -77,6 +77,15 @@ impl RecordOut<'_> {
     }
 }
 
+/// Appends an object of a key and a value alone, worded as those of records.
+pub fn write_pair(out: &mut Vec<u8>, key: Option<&[u8]>, value: Option<&[u8]>, rendering: Rendering) {
+    out.push(b'{');
+    write_key(out, key);
+    out.push(b',');
+    write_value(out, value, rendering);
+    out.push(b'}');
+}
+
 /// Appends a JSON string.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a string into memory");

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::failure::Usage;
+use crate::host::Limits;
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -58,6 +59,18 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_MAX_BODY_BYTES", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     max_body_bytes: Option<usize>,
+    /// Largest module. [default: 33554432]
+    #[arg(long, env = "LEVADA_MAX_MODULE_BYTES", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_module_bytes: Option<usize>,
+    /// Whether modules run; without it they are kept, and what needs one falls back or is refused. [default: true]
+    #[arg(long, env = "LEVADA_MODULES", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modules: Option<bool>,
+    /// Most memory of all instances of modules together. [default: 1073741824]
+    #[arg(long, env = "LEVADA_MODULES_MEMORY_BYTES", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modules_memory_bytes: Option<usize>,
     /// Most connections at once; further ones wait. [default: 10000]
     #[arg(long, env = "LEVADA_MAX_CONNECTIONS", value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,6 +160,9 @@ pub(crate) struct ServeConfig {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) max_body_bytes: usize,
+    pub(crate) max_module_bytes: usize,
+    pub(crate) modules: bool,
+    pub(crate) modules_memory_bytes: usize,
     pub(crate) max_connections: usize,
     pub(crate) max_headers: usize,
     pub(crate) max_header_bytes: usize,
@@ -181,6 +197,9 @@ impl Default for ServeConfig {
             allowed_hosts: server.allowed_hosts,
             allowed_origins: server.allowed_origins,
             max_body_bytes: server.max_body_bytes,
+            max_module_bytes: server.max_module_bytes,
+            modules: true,
+            modules_memory_bytes: Limits::default().memory_bytes,
             max_connections: server.max_connections,
             max_headers: server.max_headers,
             max_header_bytes: server.max_header_bytes,

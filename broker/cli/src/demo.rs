@@ -33,12 +33,35 @@ struct Place {
 pub(crate) async fn run(client: Client, pace: Duration) {
     let lines: Vec<&str> = FEED.lines().collect();
     let mut place = None;
+    // The broker may run no modules; the feed goes on all the same.
+    if let Err(error) = put_examples(&client).await {
+        warn!("the demo has no modules: {error:#}");
+    }
     loop {
         // The server may be fenced or closing; the demo is not worth more than a line in its log.
         let Err(error) = replay(&client, &lines, &mut place, pace).await;
         warn!("the demo pauses: {error:#}");
         tokio::time::sleep_until(Instant::now() + Duration::from_secs(5)).await;
     }
+}
+
+/// Puts the example modules, so that there is something to try at once. Those that are there stay as they are.
+#[cfg(feature = "examples")]
+async fn put_examples(client: &Client) -> anyhow::Result<()> {
+    for example in levada_examples::examples() {
+        let wasm = bytes::Bytes::from_static(example.wasm);
+        let (put, is_new) = client.put_module(example.name, wasm, false).await.context("putting the demo's modules")?;
+        if is_new {
+            info!(module = put.name, version = put.version, "the demo has put a module");
+        }
+    }
+    Ok(())
+}
+
+/// A program without them puts none.
+#[cfg(not(feature = "examples"))]
+async fn put_examples(_: &Client) -> anyhow::Result<()> {
+    Ok(())
 }
 
 async fn replay(

@@ -64,6 +64,9 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
                 Some("`levada topic describe NAME` shows first and last offsets")
             }
             ErrorCode::TransactionNotFound => Some("`levada transaction list` shows what is open"),
+            ErrorCode::ModuleNotFound => Some("`levada module list` shows what there is"),
+            ErrorCode::ProcessorNotFound => Some("`levada processor list` shows what there is"),
+            ErrorCode::ProcessorRunning => Some("`levada processor pause NAME` has it stand still"),
             ErrorCode::GroupNotFound => Some("`levada group list` shows what there is"),
             ErrorCode::GroupNotEmpty => Some("stop its members first; `levada group describe NAME` shows them"),
             _ => None,

@@ -9,9 +9,12 @@ mod demo;
 mod dlq;
 mod failure;
 mod group;
+mod host;
 mod line;
 mod log;
+mod module;
 mod output;
+mod processor;
 mod produce;
 mod segment;
 mod serve;
@@ -56,6 +59,12 @@ enum Command {
     /// Look at open transactions, and abort them.
     #[command(subcommand)]
     Transaction(transaction::TransactionCommand),
+    /// Put, look at, try and delete modules.
+    #[command(subcommand)]
+    Module(module::ModuleCommand),
+    /// Put, look at and steer processors.
+    #[command(subcommand)]
+    Processor(processor::ProcessorCommand),
     /// Look at dead letters, and send them back.
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -67,10 +76,16 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsCommand),
+    /// Compile a module for the server, which starts this by itself.
+    #[command(name = host::COMPILE_COMMAND, hide = true)]
+    CompileModule,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if matches!(cli.command, Command::CompileModule) {
+        return levada_host::run_compiler();
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return failure::report(&error.into()),
@@ -94,9 +109,12 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Consume(command) => consume::run(command, &client()?, printer).await,
         Command::Group(command) => group::run(command, &client()?, printer).await,
         Command::Transaction(command) => transaction::run(command, &client()?, printer).await,
+        Command::Module(command) => module::run(command, || Ok(client()?), printer).await,
+        Command::Processor(command) => processor::run(command, &client()?, printer).await,
         Command::Dlq(command) => dlq::run(command, &client()?, printer).await,
         Command::Log(command) => log::run(command, printer),
         Command::Bench(command) => bench::run(command, &cli.url, printer).await,
         Command::Completions(command) => completions::run(&command),
+        Command::CompileModule => unreachable!("it never comes here"),
     }
 }

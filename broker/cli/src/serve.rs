@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{LogFormat, ServeConfig, ServeFlags};
 use crate::demo;
 use crate::failure::Usage;
+use crate::host::{self, Limits};
 use crate::output::{Format, Printer, note};
 use crate::signals::Signals;
 
@@ -49,7 +50,14 @@ pub(crate) async fn run(command: ServeCommand, mut printer: Printer) -> anyhow::
     }
     start_log(&config)?;
     let mut signals = Signals::new().context("signals cannot be handled")?;
-    let mut server = levada_server::start(config.options()).await.map_err(usage_or_failure)?;
+    let limits = Limits { memory_bytes: config.modules_memory_bytes };
+    let started = match config.modules {
+        true => {
+            levada_server::start_with_modules(config.options(), move |data_dir| host::open(data_dir, &limits)).await
+        }
+        false => levada_server::start(config.options()).await,
+    };
+    let mut server = started.map_err(usage_or_failure)?;
     tokio::select! {
         opened = server.opened() => opened?,
         () = signals.next() => {
@@ -91,6 +99,7 @@ impl ServeConfig {
             allowed_hosts: self.allowed_hosts.clone(),
             allowed_origins: self.allowed_origins.clone(),
             max_body_bytes: self.max_body_bytes,
+            max_module_bytes: self.max_module_bytes,
             max_connections: self.max_connections,
             header_timeout: Duration::from_millis(self.header_timeout_ms),
             body_timeout: Duration::from_millis(self.body_timeout_ms),

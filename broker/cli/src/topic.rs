@@ -9,7 +9,7 @@ use levada_api::{
     TruncatedPartition, WaitingFor,
 };
 use levada_client::Client;
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 
 use crate::output::{Format, Printer, note, plain, table};
 
@@ -228,7 +228,9 @@ fn counted(partitions: u32) -> String {
 /// A setting's value is a number where it looks like one; every other value is a word.
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
-    let value = value.parse::<Number>().map_or_else(|_| Value::from(value), Value::from);
+    // Numbers and objects are JSON; all else is a text.
+    let read = serde_json::from_str(value).ok().filter(|value: &Value| value.is_number() || value.is_object());
+    let value = read.unwrap_or_else(|| Value::from(value));
     Ok((name.to_owned(), value))
 }
 

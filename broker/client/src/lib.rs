@@ -11,6 +11,8 @@ mod fetch;
 mod follow;
 mod groups;
 mod lines;
+mod modules;
+mod processors;
 mod produce;
 mod producer;
 mod record;

@@ -179,6 +179,12 @@ pub enum OpenError {
         /// What is wrong and what to do.
         detail: String,
     },
+    /// There is no host for modules.
+    #[error("modules cannot be run: {detail}")]
+    Modules {
+        /// What is wrong.
+        detail: String,
+    },
 }
 
 /// Why closing was not clean; the next start recovers.

@@ -14,8 +14,10 @@ mod gate;
 mod groups;
 mod listing;
 mod metrics;
+mod modules;
 mod openapi;
 mod options;
+mod processors;
 mod produce;
 mod read;
 mod refusal;
@@ -25,9 +27,11 @@ mod state;
 mod streamed;
 mod topics;
 mod transactions;
+mod wit;
 mod ws;
 
+pub use levada_extension::ModuleHost;
 pub use options::ServeOptions;
-pub use start::{Server, ShutdownError, StartError, start, start_with};
+pub use start::{Server, ShutdownError, StartError, start, start_with, start_with_modules};
 
 pub(crate) use state::AppState;

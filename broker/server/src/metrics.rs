@@ -179,6 +179,7 @@ impl Metrics {
 
 fn engine_registry(engine: &Engine) -> Registry {
     let stats = engine.stats();
+    let modules = engine.module_usage().unwrap_or_default();
     let serving = u64::from(engine.health() == Health::Serving);
     let mut registry = Registry::with_prefix("levada");
     for (name, help, value) in [
@@ -191,6 +192,14 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("compaction_failing", "Partitions whose last pass of compaction failed", stats.compaction_failing),
         ("group_members", "Members of consumer groups", stats.groups.members),
         ("transactions_open", "Transactions that are open or being ended", stats.transactions_open),
+        ("modules", "Modules", stats.modules),
+        ("module_instances", "Instances of modules", modules.instances),
+        ("module_memory_bytes", "Memory that instances of modules hold", modules.memory_bytes),
+        ("module_memory_bytes_max", "Memory that they may hold", modules.memory_bytes_max),
+        ("module_jobs_running", "Calls of modules that run", modules.running),
+        ("module_jobs_waiting", "Calls of modules that wait", modules.waiting),
+        ("processors", "Processors", stats.processors),
+        ("processors_failed", "Processors that stand still over a record or fault", stats.processors_failed),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -213,6 +222,12 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("compaction_failures", "Passes of compaction that failed", stats.compaction_failures),
         ("group_rebalances", "Rebalances that consumer groups have begun", stats.group_rebalances),
         ("dead_letters", "Records that were copied to dead letters", stats.dead_letters),
+        ("partitioner_fallbacks", "Records that murmur2 placed since a module did not", stats.partitioner_fallbacks),
+        ("records_rejected", "Records that validators rejected", stats.records_rejected),
+        ("processor_records_in", "Records that processors have taken in", stats.processor_records_in),
+        ("processor_records_out", "Records that processors have stored in their sinks", stats.processor_records_out),
+        ("processor_records_skipped", "Records that processors passed over", stats.processor_skipped),
+        ("processor_errors", "Records that failed in processors", stats.processor_errors),
         ("transactions_begun", "Transactions that began", stats.transactions_begun),
         ("transactions_committed", "Transactions whose commit stands", stats.transactions_committed),
         ("transactions_aborted", "Transactions whose abort stands, whoever wanted it", stats.transactions_aborted),

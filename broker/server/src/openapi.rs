@@ -23,6 +23,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 /// The rule of names as a pattern, but for `.` and `..`, which no URL can hold as a segment anyway.
 const NAME_PATTERN: &str = "^[a-zA-Z0-9._-]{1,249}$";
 
+/// The same for processors, whose names are shorter.
+const PROCESSOR_PATTERN: &str = "^[a-zA-Z0-9._-]{1,200}$";
+
 /// What every document begins with; the paths come from the handlers.
 #[derive(OpenApi)]
 #[openapi(
@@ -100,12 +103,17 @@ fn complete_responses(path: &str, method: &str, operation: &mut Value) {
     }
 }
 
-/// Topics and groups in a path have the rule of names.
+/// Topics, groups, modules and processors in a path have the rule of names.
 fn complete_names(operation: &mut Value) {
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
-        if parameter["in"] == "path" && (parameter["name"] == "topic" || parameter["name"] == "group") {
-            parameter["schema"]["pattern"] = json!(NAME_PATTERN);
+        let pattern = match parameter["name"].as_str() {
+            Some("topic" | "group" | "module") => NAME_PATTERN,
+            Some("processor") => PROCESSOR_PATTERN,
+            _ => continue,
+        };
+        if parameter["in"] == "path" {
+            parameter["schema"]["pattern"] = json!(pattern);
         }
     }
 }

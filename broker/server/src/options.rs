@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use levada_engine::GroupOptions;
-use levada_model::limits::{BODY_BYTES_MAX, COMPACTION_MEMORY_BYTES, PRODUCER_EXPIRATION_MS};
+use levada_model::limits::{BODY_BYTES_MAX, COMPACTION_MEMORY_BYTES, MODULE_BYTES_MAX, PRODUCER_EXPIRATION_MS};
 use tokio::sync::Semaphore;
 
 use crate::start::StartError;
@@ -43,6 +43,8 @@ pub struct ServeOptions {
     pub allowed_origins: Vec<String>,
     /// Largest request body after decompression, in bytes.
     pub max_body_bytes: usize,
+    /// Largest module, in bytes.
+    pub max_module_bytes: usize,
     /// Most connections at a time; further ones wait to be accepted.
     pub max_connections: usize,
     /// Longest time for the head of a request to arrive.
@@ -88,6 +90,7 @@ impl Default for ServeOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             max_body_bytes: BODY_BYTES_MAX,
+            max_module_bytes: MODULE_BYTES_MAX,
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
@@ -122,6 +125,7 @@ impl ServeOptions {
     /// The first option that is wrong, by its name.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         number("--max-body-bytes", self.max_body_bytes, 1..=BODY_BYTES_CEILING)?;
+        number("--max-module-bytes", self.max_module_bytes, 1..=MODULE_BYTES_MAX)?;
         number("--max-connections", self.max_connections, 1..=Semaphore::MAX_PERMITS.min(u32::MAX as usize))?;
         number("--max-headers", self.max_headers, 1..=HEADERS_CEILING)?;
         number("--max-header-bytes", self.max_header_bytes, 1..=HEADER_BYTES_CEILING)?;
@@ -182,13 +186,14 @@ mod tests {
 
     #[test]
     fn each_nonsense_number_or_time_is_refused_by_its_name() {
-        let refused: [(&str, Change, Change); 17] = [
+        let refused: [(&str, Change, Change); 18] = [
             (
                 "--compaction-memory-bytes",
                 |o| o.compaction_memory_bytes = 0,
                 |o| o.compaction_memory_bytes = COMPACTION_BYTES_FLOOR - 1,
             ),
             ("--max-body-bytes", |o| o.max_body_bytes = 0, |o| o.max_body_bytes = usize::MAX),
+            ("--max-module-bytes", |o| o.max_module_bytes = 0, |o| o.max_module_bytes = MODULE_BYTES_MAX + 1),
             ("--max-connections", |o| o.max_connections = 0, |o| o.max_connections = usize::MAX),
             ("--max-headers", |o| o.max_headers = 0, |o| o.max_headers = 4_097),
             ("--max-header-bytes", |o| o.max_header_bytes = 0, |o| o.max_header_bytes = usize::MAX),

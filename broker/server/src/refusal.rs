@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use levada_api::strict::pointer_token;
 use levada_api::{Effect, ErrorCode, Problem, echo};
 use levada_engine::TopicError;
+use levada_extension::ModuleFault;
 use levada_model::{ConfigError, Denied, GroupName, NameError};
 
 /// Seconds after which a refused but retryable request may be tried again.
@@ -60,6 +61,20 @@ pub(crate) fn topic_name(error: &NameError) -> Problem {
 
 pub(crate) fn group_name(error: &NameError) -> Problem {
     Problem::new(ErrorCode::InvalidGroupName, error.to_string())
+}
+
+pub(crate) fn module_name(error: &NameError) -> Problem {
+    Problem::new(ErrorCode::InvalidModuleName, error.to_string())
+}
+
+pub(crate) fn processor_name(error: &NameError) -> Problem {
+    Problem::new(ErrorCode::InvalidProcessorName, error.to_string())
+}
+
+/// A module that gave no answer to the broker; `detail` names it.
+pub(crate) fn module_fault(fault: &ModuleFault, detail: String) -> Problem {
+    let code = if matches!(fault, ModuleFault::Busy(_)) { ErrorCode::Overloaded } else { ErrorCode::ModuleFailed };
+    Problem::new(code, detail)
 }
 
 /// There is no such member, whether there was one or not.

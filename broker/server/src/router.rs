@@ -6,7 +6,9 @@ use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::front::{note_route, nothing_here};
-use crate::{AppState, cluster, compaction, groups, openapi, produce, read, topics, transactions, ws};
+use crate::{
+    AppState, cluster, compaction, groups, modules, openapi, processors, produce, read, topics, transactions, wit, ws,
+};
 
 /// All routes.
 pub(crate) fn router(state: AppState) -> Router {
@@ -18,6 +20,9 @@ pub(crate) fn router(state: AppState) -> Router {
         .merge(read::routes())
         .merge(groups::routes())
         .merge(transactions::routes())
+        .merge(modules::routes())
+        .merge(wit::routes())
+        .merge(processors::routes())
         .merge(ws::routes())
         .split_for_parts();
     api.merge(openapi::routes(&openapi::complete(&document)))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_engine::{CloseError, Engine, EngineOptions, GroupOptions, OpenError};
+use levada_extension::ModuleHost;
 use levada_log::DiskStorage;
 use levada_model::{AllowAll, SystemClock};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -21,7 +22,6 @@ use crate::connection::{Acceptor, Phase};
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::router::router;
-use crate::state::{BodyLimits, WsTimes};
 use crate::{AppState, ServeOptions};
 
 /// The file whose lock says that a broker uses the directory.
@@ -110,6 +110,22 @@ pub async fn start(options: ServeOptions) -> Result<Server, StartError> {
     start_with(options, Engine::open).await
 }
 
+/// The same with a host for modules, which is opened once the directory is this server's. `open_host` is given the
+/// directory that all is kept in, and may block.
+///
+/// # Errors
+/// See [`start`]. What `open_host` refuses is told by [`Server::opened`].
+pub async fn start_with_modules(
+    options: ServeOptions,
+    open_host: impl FnOnce(&Path) -> Result<Arc<dyn ModuleHost>, String> + Send + 'static,
+) -> Result<Server, StartError> {
+    let open = move |options: EngineOptions| {
+        let host = open_host(&options.data_dir).map_err(|detail| OpenError::Modules { detail })?;
+        Engine::open(EngineOptions { modules: Some(host), ..options })
+    };
+    start_with(options, open).await
+}
+
 /// The same with another way to open the engine, such as on another storage. `open` may block.
 ///
 /// # Errors
@@ -130,9 +146,7 @@ pub async fn start_with(
     let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
 
-    let limits = BodyLimits { bytes_max: options.max_body_bytes, timeout: options.body_timeout };
-    let ws = WsTimes { ping_interval: options.ws_ping_interval, slow_reader_timeout: options.ws_slow_reader_timeout };
-    let state = AppState::new(limits, address.to_string(), options.sse_heartbeat, ws);
+    let state = AppState::new(&options, address.to_string());
     let front = Front::new(router(state.clone()), gate, state.clone());
     let (phase, watching) = watch::channel(Phase::Serving);
     let permits = Arc::new(Semaphore::new(connections_max as usize));

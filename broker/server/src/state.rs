@@ -11,6 +11,7 @@ use levada_model::Principal;
 use levada_model::limits::WS_ALL_MESSAGES_BYTES_MAX;
 use tokio::sync::watch;
 
+use crate::ServeOptions;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::ws::Intake;
@@ -20,6 +21,8 @@ use crate::ws::Intake;
 pub(crate) struct BodyLimits {
     /// Largest body after decompression.
     pub(crate) bytes_max: usize,
+    /// The option that says so.
+    pub(crate) setting: &'static str,
     /// Longest wait for the next piece of a body.
     pub(crate) timeout: Duration,
 }
@@ -40,6 +43,7 @@ pub(crate) struct AppState(Arc<Shared>);
 struct Shared {
     engine: OnceLock<Engine>,
     limits: BodyLimits,
+    module_limits: BodyLimits,
     metrics: Metrics,
     address: String,
     heartbeat: Duration,
@@ -49,10 +53,15 @@ struct Shared {
 }
 
 impl AppState {
-    pub(crate) fn new(limits: BodyLimits, address: String, heartbeat: Duration, ws: WsTimes) -> Self {
+    pub(crate) fn new(options: &ServeOptions, address: String) -> Self {
+        let heartbeat = options.sse_heartbeat;
+        let ws =
+            WsTimes { ping_interval: options.ws_ping_interval, slow_reader_timeout: options.ws_slow_reader_timeout };
+        let limits = |setting, bytes_max| BodyLimits { bytes_max, setting, timeout: options.body_timeout };
         Self(Arc::new(Shared {
             engine: OnceLock::new(),
-            limits,
+            limits: limits("--max-body-bytes", options.max_body_bytes),
+            module_limits: limits("--max-module-bytes", options.max_module_bytes),
             metrics: Metrics::new(),
             address,
             heartbeat,
@@ -96,6 +105,11 @@ impl AppState {
 
     pub(crate) fn limits(&self) -> BodyLimits {
         self.0.limits
+    }
+
+    /// The limits on modules.
+    pub(crate) fn module_limits(&self) -> BodyLimits {
+        self.0.module_limits
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -54,6 +54,17 @@ pub struct Subscribe {
     pub isolation: IsolationWord,
     /// As what records come.
     pub form: StreamForm,
+    /// What passes on the way.
+    pub filter: Option<StreamFilter>,
+}
+
+/// A filter of a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamFilter {
+    /// `module:NAME` or `module:NAME@2`.
+    pub module: String,
+    /// Its config as JSON text.
+    pub config: Option<String>,
 }
 
 /// Of what a subscription is.
@@ -152,7 +163,7 @@ pub fn read_frame(frame: &Bytes) -> Result<ClientFrame, BadFrame> {
 }
 
 /// Names of members that some frame has.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "assignor",
     "session_timeout_ms",
     "rebalance_timeout_ms",
@@ -168,6 +179,7 @@ const NAMES: [&str; 19] = [
     "isolation",
     "format",
     "filter",
+    "filter_config",
     "records",
     "bytes",
     "topic",
@@ -230,11 +242,20 @@ impl<'f> Members<'f> {
     fn subscribe(&mut self) -> Result<Subscribe, Problem> {
         let id = self.need("id")?;
         let group: Option<String> = self.take("group")?;
-        if self.take::<IgnoredAny>("filter")?.is_some() {
-            return Err(refused("filter", "this broker has no modules to filter with"));
+        let filter: Option<String> = self.take("filter")?;
+        let config = self.raw("filter_config").map(|raw| raw.get().to_owned());
+        if config.is_some() && filter.is_none() {
+            return Err(refused("filter_config", "there is no filter that it could be for"));
         }
         let isolation: IsolationWord = self.take("isolation")?.unwrap_or_default();
         let form = self.take("format")?.unwrap_or_default();
+        if filter.is_some() && group.is_some() {
+            return Err(refused("filter", "a group's members read all that is in their partitions"));
+        }
+        if filter.is_some() && form == StreamForm::Batches {
+            return Err(refused("filter", "stored batches come as they are; a filter answers with records"));
+        }
+        let filter = filter.map(|module| StreamFilter { module, config });
         let of = match group {
             Some(_) if isolation != IsolationWord::ReadCommitted => {
                 return Err(refused("isolation", "a group's members read what is committed"));
@@ -247,7 +268,7 @@ impl<'f> Members<'f> {
                 StreamOf::Topics { topics, start: self.start()? }
             }
         };
-        Ok(Subscribe { id, of, isolation, form })
+        Ok(Subscribe { id, of, isolation, form, filter })
     }
 
     /// A member joins with the fields of [`JoinGroup`], but that `start` is called `from` here.

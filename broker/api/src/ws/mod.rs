@@ -6,6 +6,8 @@ mod client;
 mod id;
 mod server;
 
-pub use client::{BadFrame, ClientFrame, Credit, Produce, StreamForm, StreamOf, StreamStart, Subscribe, read_frame};
+pub use client::{
+    BadFrame, ClientFrame, Credit, Produce, StreamFilter, StreamForm, StreamOf, StreamStart, Subscribe, read_frame,
+};
 pub use id::FrameId;
 pub use server::{ServerFrame, SkipCause, StreamGap, StreamMember, WsLimits};

@@ -18,6 +18,7 @@ mod kill_group;
 mod kill_transactions;
 mod log;
 mod messages;
+mod modules;
 mod produce;
 mod program;
 mod serve;

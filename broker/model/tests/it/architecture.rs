@@ -14,11 +14,24 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("levada-extension", &["levada-model"]),
     ("levada-coordinator", &["levada-extension", "levada-model"]),
     ("levada-history", &["levada-coordinator", "levada-model"]),
+    ("levada-doubles", &["levada-extension", "levada-model"]),
     ("levada-api", &["levada-model"]),
     ("levada-engine", &["levada-coordinator", "levada-extension", "levada-log", "levada-model"]),
     ("levada-client", &["levada-api", "levada-model"]),
-    ("levada-server", &["levada-api", "levada-engine", "levada-log", "levada-model"]),
-    ("levada-cli", &["levada-api", "levada-client", "levada-log", "levada-model", "levada-server"]),
+    ("levada-server", &["levada-api", "levada-engine", "levada-extension", "levada-log", "levada-model"]),
+    (
+        "levada-cli",
+        &[
+            "levada-api",
+            "levada-client",
+            "levada-examples",
+            "levada-host",
+            "levada-log",
+            "levada-model",
+            "levada-server",
+            "levada-templates",
+        ],
+    ),
     ("levada-fixtures", &[]),
     ("levada-host", &["levada-extension", "levada-model"]),
     // What plug-in authors use knows the contract and nothing of the broker.
@@ -124,7 +137,9 @@ fn nothing_that_is_only_for_tests_is_released() {
         let planted = crates.iter().any(|(_, features)| features.iter().any(|feature| feature == "sim"));
         assert!(!planted, "a release has the simulated disk and the planted faults of {name}");
     }
-    assert!(!released.iter().any(|(name, _)| name == "levada-history"), "a release has a load for tests");
+    for name in ["levada-history", "levada-doubles"] {
+        assert!(!released.iter().any(|(found, _)| found == name), "a release has what is for tests: {name}");
+    }
 }
 
 #[test]

@@ -9,10 +9,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use levada_api::media::WASM;
 use levada_api::{ErrorCode, Problem};
 use levada_engine::{Work, compute};
 use tokio::time::timeout;
 
+use super::media::{content_type, unsupported_media_type};
 use super::unpack::{Damaged, Encoding, Unpacker};
 use crate::AppState;
 use crate::refusal::Refusal;
@@ -26,23 +28,40 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A whole body, unpacked: at most `--max-body-bytes`.
 pub(crate) struct BodyBytes(pub(crate) Bytes);
 
+/// A whole module, unpacked: at most `--max-module-bytes`.
+pub(crate) struct ModuleBytes(pub(crate) Bytes);
+
 impl FromRequest<AppState> for BodyBytes {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
-        let limits = state.limits();
-        let (parts, body) = request.into_parts();
-        let encoding = encoding(&parts.headers)?;
-        // The declared length is believed only where it refuses: before `100 Continue` is granted.
-        if body.size_hint().lower() > limits.bytes_max as u64 {
-            return Err(too_large(limits.bytes_max).into());
-        }
-        let wire = collect(body, limits).await?;
-        let Some(encoding) = encoding else { return Ok(Self(wire)) };
-        let size_bytes = wire.len();
-        let unpack = move || unpack_whole(&wire, encoding, limits.bytes_max);
-        Ok(Self(compute(Work::Unpack, size_bytes, unpack).await?.freeze()))
+        whole(request, state.limits()).await.map(Self)
     }
+}
+
+impl FromRequest<AppState> for ModuleBytes {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
+        if content_type(request.headers()).as_deref() != Some(WASM) {
+            return Err(unsupported_media_type(request.headers(), &[WASM]).into());
+        }
+        whole(request, state.module_limits()).await.map(Self)
+    }
+}
+
+async fn whole(request: Request, limits: BodyLimits) -> Result<Bytes, Refusal> {
+    let (parts, body) = request.into_parts();
+    let encoding = encoding(&parts.headers)?;
+    // The declared length is believed only where it refuses: before `100 Continue` is granted.
+    if body.size_hint().lower() > limits.bytes_max as u64 {
+        return Err(too_large(limits).into());
+    }
+    let wire = collect(body, limits).await?;
+    let Some(encoding) = encoding else { return Ok(wire) };
+    let size_bytes = wire.len();
+    let unpack = move || unpack_whole(&wire, encoding, limits);
+    Ok(compute(Work::Unpack, size_bytes, unpack).await?.freeze())
 }
 
 /// Puts the pieces together; a body that comes in one is not copied.
@@ -52,12 +71,12 @@ async fn collect(mut body: Body, limits: BodyLimits) -> Result<Bytes, Problem> {
     let mut whole = BytesMut::new();
     let mut size = first.len();
     if size > limits.bytes_max {
-        return Err(too_large(limits.bytes_max));
+        return Err(too_large(limits));
     }
     while !body.is_end_stream() {
         let Some(piece) = next_piece(&mut body, limits).await? else { break };
         if piece.len() > limits.bytes_max - size {
-            return Err(too_large(limits.bytes_max));
+            return Err(too_large(limits));
         }
         size += piece.len();
         if whole.is_empty() {
@@ -91,9 +110,9 @@ async fn next_piece(body: &mut Body, limits: BodyLimits) -> Result<Option<Bytes>
     }
 }
 
-fn unpack_whole(wire: &[u8], encoding: Encoding, bytes_max: usize) -> Result<BytesMut, Problem> {
+fn unpack_whole(wire: &[u8], encoding: Encoding, limits: BodyLimits) -> Result<BytesMut, Problem> {
     let size =
-        unpack_into(wire, encoding, |size, _| if size > bytes_max { Err(too_large(bytes_max)) } else { Ok(()) })?;
+        unpack_into(wire, encoding, |size, _| if size > limits.bytes_max { Err(too_large(limits)) } else { Ok(()) })?;
     let mut whole = BytesMut::with_capacity(size);
     unpack_into(wire, encoding, |_, piece| {
         whole.extend_from_slice(piece);
@@ -200,10 +219,9 @@ fn unsupported(got: &HeaderValue) -> Problem {
     Problem::new(ErrorCode::UnsupportedEncoding, detail).with(|m| m.accepted = vec!["gzip".into(), "zstd".into()])
 }
 
-fn too_large(bytes_max: usize) -> Problem {
-    let detail =
-        format!("the body has more than {bytes_max} bytes (after decompression); the setting is --max-body-bytes");
-    Problem::new(ErrorCode::BodyTooLarge, detail).limited("--max-body-bytes", bytes_max as u64)
+fn too_large(BodyLimits { bytes_max, setting, .. }: BodyLimits) -> Problem {
+    let detail = format!("the body has more than {bytes_max} bytes (after decompression); the setting is {setting}");
+    Problem::new(ErrorCode::BodyTooLarge, detail).limited(setting, bytes_max as u64)
 }
 
 fn damaged(Damaged(detail): Damaged) -> Problem {

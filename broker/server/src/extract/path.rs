@@ -5,10 +5,10 @@ use http::request::Parts;
 use levada_api::{ErrorCode, Problem, echo};
 use levada_engine::TransactionHandle;
 use levada_model::limits::JSON_INTEGER_MAX;
-use levada_model::{GroupName, MemberId, Offset, PartitionIndex, TopicName};
+use levada_model::{GroupName, MemberId, ModuleName, Offset, PartitionIndex, ProcessorName, TopicName};
 
 use super::params::{digits, json_integer, no_value};
-use crate::refusal::{Refusal, group_name, topic_name, unknown_member};
+use crate::refusal::{Refusal, group_name, module_name, processor_name, topic_name, unknown_member};
 
 /// Reads the decoded segment `{name}` of the route.
 async fn segment<T>(
@@ -75,6 +75,54 @@ impl<S: Sync> FromRequestParts<S> for MemberPath {
         };
         let member = segment(parts, "member", read).await?;
         Ok(Self(group, member))
+    }
+}
+
+/// `{module}`.
+pub(crate) struct ModulePath(pub(crate) ModuleName);
+
+impl<S: Sync> FromRequestParts<S> for ModulePath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let read = |name: &str| ModuleName::new(name).map_err(|error| module_name(&error));
+        Ok(Self(segment(parts, "module", read).await?))
+    }
+}
+
+/// `{module}` and `{version}`.
+pub(crate) struct VersionPath(pub(crate) ModuleName, pub(crate) u32);
+
+impl<S: Sync> FromRequestParts<S> for VersionPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let ModulePath(module) = ModulePath::from_request_parts(parts, state).await?;
+        let read = |text: &str| digits(text).ok_or_else(|| no_number("version", u32::MAX.into(), text));
+        Ok(Self(module, segment(parts, "version", read).await?))
+    }
+}
+
+/// `{file}` of the contract.
+pub(crate) struct FilePath(pub(crate) String);
+
+impl<S: Sync> FromRequestParts<S> for FilePath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Ok(Self(segment(parts, "file", |name| Ok(name.to_owned())).await?))
+    }
+}
+
+/// `{processor}`.
+pub(crate) struct ProcessorPath(pub(crate) ProcessorName);
+
+impl<S: Sync> FromRequestParts<S> for ProcessorPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let read = |name: &str| ProcessorName::new(name).map_err(|error| processor_name(&error));
+        Ok(Self(segment(parts, "processor", read).await?))
     }
 }
 

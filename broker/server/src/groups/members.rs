@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 use levada_api::{AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo};
 use levada_engine::AssignorName;
 use levada_model::limits::GROUP_TOPICS_MAX;
-use levada_model::{InstanceId, Timestamp, TopicName};
+use levada_model::{InstanceId, ModuleRef, Timestamp, TopicName};
 
 use super::refusal;
 use super::words::{heartbeat as told, member_state, partitions};
@@ -141,7 +141,9 @@ fn assignor(word: &AssignorWord) -> Result<AssignorName, Problem> {
         AssignorWord::RoundRobin => Ok(AssignorName::RoundRobin),
         AssignorWord::Sticky => Ok(AssignorName::Sticky),
         AssignorWord::CooperativeSticky => Ok(AssignorName::CooperativeSticky),
-        AssignorWord::Module(name) => Err(wrong("/assignor", format!("there is no module {:?}", echo(name)))),
+        AssignorWord::Module(name) => {
+            ModuleRef::new(name).map(AssignorName::Module).map_err(|error| wrong("/assignor", error.to_string()))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use levada_engine::{AppendFault, ProduceError, RecordFault};
 use levada_log::AppendError;
 use levada_model::limits::REQUEST_RECORDS_MAX;
 
-use crate::refusal::{Refusal, denied, effect};
+use crate::refusal::{Refusal, denied, effect, module_fault};
 use crate::transactions;
 
 /// Where a record stands in the request, as a JSON pointer; nothing where the request has no such places.
@@ -61,9 +61,8 @@ pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, detail),
         ProduceError::NoKey { .. } => Problem::new(ErrorCode::KeyRequired, detail),
         ProduceError::Rejected { .. } => Problem::new(ErrorCode::RecordRejected, detail),
-        ProduceError::PartitionerBusy { .. } | ProduceError::Validator { .. } => {
-            Problem::new(ErrorCode::Overloaded, detail)
-        }
+        ProduceError::PartitionerBusy { .. } => Problem::new(ErrorCode::Overloaded, detail),
+        ProduceError::Validator { fault, .. } => module_fault(&fault, detail),
         // No record was stored; the topic may be there all the same, which harms no retry.
         ProduceError::AutoCreate(error) => Problem { detail, ..Refusal::from(error).0 },
         ProduceError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),

@@ -4,6 +4,7 @@
 //! Not here: how a record is worded (`levada_api`) and read (the engine).
 
 mod feed;
+pub(crate) mod filter;
 mod offsets;
 mod part;
 mod partition;

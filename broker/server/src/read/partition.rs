@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::response::Response;
 use http::HeaderMap;
 use levada_api::media::{JSON, NDJSON, RECORD_BATCH};
-use levada_api::{FormatWord, IsolationWord, PartitionRecords, Problem, ReadRecord};
+use levada_api::{ErrorCode, FormatWord, IsolationWord, PartitionRecords, Problem, ReadRecord};
 use levada_engine::{FetchRequest, Fetched};
 use levada_model::limits::{
     READ_BYTES_DEFAULT, READ_BYTES_MAX, READ_RECORDS_DEFAULT, READ_RECORDS_MAX, READ_WAIT_MS_MAX,
 };
 
 use super::rendering::{self, format, isolation};
-use super::{refusal, start};
+use super::{filter, refusal, start};
 use crate::extract::{Params, PartitionPath, accepts};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
@@ -35,6 +35,8 @@ use crate::state::{Caller, OpenEngine};
         ("wait_ms" = Option<u64>, Query, description = "How long to wait while there is nothing; 0 by default, cut to 60000"),
         ("isolation" = inline(Option<IsolationWord>), Query, description = "`read_committed` (the default) or `read_uncommitted`"),
         ("format" = inline(Option<FormatWord>), Query, description = "Force a form of values: `text` or `base64`"),
+        ("filter" = Option<String>, Query, description = "`module:NAME`, or `module:NAME@2`: only what the module lets pass, as it leaves it. Positions move on over the rest. Not with record batches", pattern = "^module:[a-zA-Z0-9._-]{1,249}(@[1-9][0-9]*)?$"),
+        ("filter_config" = Option<String>, Query, description = "The module's config, as JSON"),
     ),
     responses(
         (status = 200, description = "The records; none where nothing is to be read yet",
@@ -53,10 +55,11 @@ use crate::state::{Caller, OpenEngine};
                 (ReadRecord = "application/x-ndjson"),
                 (Vec<u8> = "application/vnd.levada.record-batch"),
             )),
-        (status = 404, description = "`topic-not-found`, `partition-not-found`"),
+        (status = 404, description = "`topic-not-found`, `partition-not-found`, `module-not-found`"),
         (status = 410, description = "`offset-out-of-range`: below the log start, which is told"),
         (status = 416, description = "`offset-beyond-end`: beyond the high watermark, which is told"),
-        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1"),
+        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1; `invalid-module-config`: the filter is no transform, or \
+            does not take its config"),
     ))]
 pub(super) async fn read_partition(
     OpenEngine(engine): OpenEngine,
@@ -72,9 +75,17 @@ pub(super) async fn read_partition(
     let Sizes { max_records, max_bytes, wait } = sizes(&mut params, records_default)?;
     let isolation = isolation(&mut params)?;
     let form = format(&mut params)?;
+    let wanted = filter::wanted(&mut params)?;
     params.finish()?;
-    let as_stored = media == RECORD_BATCH;
-    let request = FetchRequest { from, max_records, max_bytes, wait, isolation, filter: None, as_stored };
+    let filter = match wanted {
+        Some(_) if media == RECORD_BATCH => {
+            let detail = "stored batches come as they are; a filter answers with records";
+            return Err(Problem::new(ErrorCode::InvalidParameter, detail).into());
+        }
+        Some(wanted) => Some(wanted.open(&engine, &who).await?),
+        None => None,
+    };
+    let request = FetchRequest { from, max_records, max_bytes, wait, isolation, filter, as_stored: media == RECORD_BATCH };
     let fetched = engine.fetch(&who, &topic, partition, request).await.map_err(|error| refusal::fetch(&error))?;
     Ok(match media {
         RECORD_BATCH => rendering::batches(fetched),

@@ -4,7 +4,7 @@ use levada_api::{ErrorCode, Problem};
 use levada_engine::FetchError;
 use levada_log::RecordsError;
 
-use crate::refusal::denied;
+use crate::refusal::{denied, module_fault};
 
 /// A read that was refused or ended.
 pub(crate) fn fetch(error: &FetchError) -> Problem {
@@ -19,7 +19,7 @@ pub(crate) fn fetch(error: &FetchError) -> Problem {
         FetchError::BeyondEnd { high_watermark, .. } => {
             problem(ErrorCode::OffsetBeyondEnd).with(|m| m.high_watermark = Some(high_watermark.0))
         }
-        FetchError::Filter { .. } => problem(ErrorCode::Overloaded),
+        FetchError::Filter { fault, .. } => module_fault(fault, error.to_string()),
         FetchError::OtherTopic { .. } => problem(ErrorCode::CursorGone),
         FetchError::Storage(_) => problem(ErrorCode::StorageFailed),
         FetchError::Closing => problem(ErrorCode::ShuttingDown),

@@ -5,12 +5,12 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName};
 use levada_api::media::{EVENT_STREAM, JSON};
 use levada_api::{ErrorCode, FormatWord, IsolationWord, Problem, Rendering, TopicRecords};
-use levada_engine::{From, TopicStart};
+use levada_engine::{From, TopicReader, TopicStart};
 use levada_model::limits::READ_RECORDS_DEFAULT;
 
 use super::partition::{Sizes, sizes};
 use super::rendering::{self, format, isolation};
-use super::{feed, refusal, start};
+use super::{feed, filter, refusal, start};
 use crate::AppState;
 use crate::cursor::encode_topic;
 use crate::extract::{Params, TopicPath, accepts, no_value};
@@ -36,6 +36,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         ("wait_ms" = Option<u64>, Query, description = "How long to wait while there is nothing; 0 by default, cut to 60000; not for an event stream"),
         ("isolation" = inline(Option<IsolationWord>), Query, description = "`read_committed` (the default) or `read_uncommitted`"),
         ("format" = inline(Option<FormatWord>), Query, description = "Force a form of values: `text` or `base64`"),
+        ("filter" = Option<String>, Query, description = "`module:NAME`, or `module:NAME@2`: only what the module lets pass, as it leaves it. Positions move on over the rest", pattern = "^module:[a-zA-Z0-9._-]{1,249}(@[1-9][0-9]*)?$"),
+        ("filter_config" = Option<String>, Query, description = "The module's config, as JSON"),
         ("Last-Event-ID" = Option<String>, Header, description = "Event streams only: the `id` of the last event seen"),
     ),
     responses(
@@ -43,10 +45,11 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
             (TopicRecords = "application/json"),
             (String = "text/event-stream"),
         )),
-        (status = 404, description = "`topic-not-found`"),
+        (status = 404, description = "`topic-not-found`, `module-not-found`"),
         (status = 410, description = "`cursor-gone`: the cursor is of another topic, or of one that was deleted; `offset-out-of-range`"),
         (status = 416, description = "`offset-beyond-end`: the cursor is beyond the end"),
-        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1"),
+        (status = 422, description = "`integer-too-large`: beyond 2^53 - 1; `invalid-module-config`: the filter is no transform, or \
+            does not take its config"),
     ))]
 pub(super) async fn read_topic(
     State(state): State<AppState>,
@@ -61,14 +64,24 @@ pub(super) async fn read_topic(
     let isolation = isolation(&mut params)?;
     let form = format(&mut params)?;
     let sizes = if is_stream { None } else { Some(sizes(&mut params, READ_RECORDS_DEFAULT)?) };
+    let wanted = filter::wanted(&mut params)?;
     params.finish()?;
+    let filter = match wanted {
+        Some(wanted) => Some(wanted.open(&engine, &who).await?),
+        None => None,
+    };
+    let filtered = |reader: TopicReader| match filter {
+        Some(filter) => reader.filtered(filter),
+        None => reader,
+    };
     let Some(Sizes { max_records, max_bytes, wait }) = sizes else {
         let from = last_event(&headers)?.or(from).unwrap_or(TopicStart::From(From::Latest));
         let reader = engine.topic_reader(&who, &topic, from, isolation).await.map_err(|e| refusal::fetch(&e))?;
-        return Ok(feed::answer(reader, Rendering { form, one_line: true }, state.heartbeat()));
+        return Ok(feed::answer(filtered(reader), Rendering { form, one_line: true }, state.heartbeat()));
     };
     let from = from.unwrap_or(TopicStart::From(From::Earliest));
-    let mut reader = engine.topic_reader(&who, &topic, from, isolation).await.map_err(|e| refusal::fetch(&e))?;
+    let reader = engine.topic_reader(&who, &topic, from, isolation).await.map_err(|e| refusal::fetch(&e))?;
+    let mut reader = filtered(reader);
     let parts = reader.next(max_records, max_bytes, wait).await.map_err(|error| refusal::fetch(&error))?;
     let rest = format!("\"cursor\":\"{}\"", encode_topic(&reader.positions()));
     Ok(rendering::json(parts, form, &rest)?)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levada_api::{Credit, FrameId, IsolationWord, StreamForm, StreamOf, Subscribe};
+use levada_api::{Credit, FrameId, IsolationWord, StreamFilter, StreamForm, StreamOf, Subscribe};
 use levada_engine::Engine;
 use levada_model::Principal;
 use tokio::sync::mpsc;
@@ -60,12 +60,13 @@ pub(super) struct Asked {
     pub(super) id: FrameId,
     pub(super) isolation: IsolationWord,
     pub(super) form: StreamForm,
+    pub(super) filter: Option<StreamFilter>,
 }
 
 /// Serves a subscription until it ends.
 pub(super) async fn serve(engine: Engine, who: Arc<Principal>, client: Arc<str>, wish: Subscribe, mut seat: Seat) {
-    let Subscribe { id, of, isolation, form } = wish;
-    let asked = Asked { engine, who, client, id, isolation, form };
+    let Subscribe { id, of, isolation, form, filter } = wish;
+    let asked = Asked { engine, who, client, id, isolation, form, filter };
     let last = match of {
         StreamOf::Topics { topics, start } => match Subscription::open(&asked, &topics, &start).await {
             Ok(subscription) => subscription.serve(&mut seat).await,

@@ -4,18 +4,18 @@ use std::future::pending;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use levada_api::{ErrorCode, GroupPlace, IsolationWord, Problem, ServerFrame, StreamForm, StreamStart};
-use levada_engine::{FetchError, Isolation, Positions, TopicPart, TopicsReader};
+use levada_api::{ErrorCode, GroupPlace, IsolationWord, Problem, ServerFrame, StreamFilter, StreamForm, StreamStart};
+use levada_engine::{FetchError, Isolation, Positions, RecordFilter, TopicPart, TopicsReader};
 use levada_log::RecordsError;
 use levada_model::limits::{READ_BYTES_DEFAULT, READ_RECORDS_MAX};
-use levada_model::{Offset, PartitionIndex, TopicName};
+use levada_model::{ModuleRef, Offset, PartitionIndex, TopicName};
 
 use super::backlog::{Places, Read};
 use super::outflow::Outflow;
 use super::seat::{Asked, Command, Seat};
 use super::socket::Outgoing;
 use super::start;
-use crate::read::refusal;
+use crate::read::{filter, refusal};
 
 /// Stored bytes of one read of records; the first record comes whatever its size. Behind the newest records a read goes to
 /// another thread and back, which costs more than reading 64 KiB, and batches larger than this are read once for each
@@ -70,6 +70,10 @@ impl Subscription {
         let begins = start::topics_start(begin, &topics)?;
         let reader = asked.engine.topics_reader(&asked.who, &topics, begins, isolation).await;
         let reader = reader.map_err(|error| unreadable(&error, &topics))?;
+        let reader = match &asked.filter {
+            Some(filter) => reader.filtered(open_filter(asked, filter).await?),
+            None => reader,
+        };
         let (places, is_whole, lag) = (reader.positions(), reader.is_whole(), reader.lag());
         let subscribed = ServerFrame::Subscribed {
             id: asked.id.clone(),
@@ -192,6 +196,19 @@ impl Places for Vec<Positions> {
     fn cursor(&self) -> String {
         start::encode(self)
     }
+}
+
+async fn open_filter(asked: &Asked, wanted: &StreamFilter) -> Result<RecordFilter, Problem> {
+    let module = ModuleRef::in_setting(&wanted.module).ok_or_else(|| {
+        let detail = format!("{} is taken", filter::FILTER_RULE);
+        Problem::new(ErrorCode::InvalidField, format!("/filter: {detail}")).at("/filter", detail)
+    })?;
+    let opened = filter::open(&asked.engine, &asked.who, &module, wanted.config.as_deref()).await;
+    opened.map_err(|problem| {
+        let place = if problem.code == ErrorCode::InvalidModuleConfig { "/filter_config" } else { "/filter" };
+        let detail = problem.detail.clone();
+        problem.at(place, detail)
+    })
 }
 
 fn told(topics: &[TopicName], positions: &[Positions]) -> Vec<GroupPlace> {

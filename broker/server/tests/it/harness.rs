@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
+use levada_doubles::HostHandle;
 use levada_engine::{Engine, EngineOptions, OpenError};
 use levada_server::{ServeOptions, Server};
 use serde::Deserialize;
@@ -19,6 +20,8 @@ pub(crate) struct Harness {
     pub(crate) server: Server,
     /// What its answers are held against.
     pub(crate) contract: Arc<Contract>,
+    /// Its host of modules.
+    pub(crate) modules: HostHandle,
     client: reqwest::Client,
     dir: Arc<TempDir>,
 }
@@ -68,6 +71,12 @@ pub(crate) fn options(dir: PathBuf) -> ServeOptions {
     ServeOptions { data_dir: dir, listen: "127.0.0.1:0".parse().expect("an address"), ..ServeOptions::default() }
 }
 
+/// Opens engines that run modules on this host.
+fn hosting(modules: &HostHandle) -> impl FnOnce(EngineOptions) -> Result<Engine, OpenError> + Send + 'static {
+    let host = modules.clone();
+    move |options| Engine::open(EngineOptions { modules: Some(Arc::new(host)), ..options })
+}
+
 impl Harness {
     /// A server that has opened its engine, with options changed by `change`.
     pub(crate) async fn start(change: impl FnOnce(&mut ServeOptions)) -> Self {
@@ -76,7 +85,9 @@ impl Harness {
 
     /// The same with a shared record of what was hit.
     pub(crate) async fn start_under(contract: Arc<Contract>, change: impl FnOnce(&mut ServeOptions)) -> Self {
-        let mut harness = Self::start_with(contract, change, Engine::open).await;
+        let modules = HostHandle::default();
+        let mut harness = Self::start_with(contract, change, hosting(&modules)).await;
+        harness.modules = modules;
         harness.server.opened().await.expect("the engine opens");
         harness
     }
@@ -92,18 +103,29 @@ impl Harness {
         change(&mut options);
         let server = levada_server::start_with(options, open).await.expect("the server starts");
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-        Self { server, contract, client: client.build().expect("a client"), dir: Arc::new(dir) }
+        let (client, modules) = (client.build().expect("a client"), HostHandle::default());
+        Self { server, contract, modules, client, dir: Arc::new(dir) }
     }
 
     /// Shuts the server down and starts it again on the same directory.
     pub(crate) async fn restart(self, change: impl FnOnce(&mut ServeOptions)) -> Self {
-        let (dir, contract) = (self.dir, self.contract);
+        let open = hosting(&self.modules);
+        self.restart_with(change, open).await
+    }
+
+    /// The same, opening its engine by `open`.
+    pub(crate) async fn restart_with(
+        self,
+        change: impl FnOnce(&mut ServeOptions),
+        open: impl FnOnce(EngineOptions) -> Result<Engine, OpenError> + Send + 'static,
+    ) -> Self {
+        let (dir, contract, modules) = (self.dir, self.contract, self.modules);
         self.server.shutdown().await.expect("clean");
         let mut options = options(dir.path().to_owned());
         change(&mut options);
-        let mut server = levada_server::start(options).await.expect("the server starts");
+        let mut server = levada_server::start_with(options, open).await.expect("the server starts");
         server.opened().await.expect("the engine opens");
-        Self { server, contract, client: self.client, dir }
+        Self { server, contract, modules, client: self.client, dir }
     }
 
     /// The directory, which is removed when the last holder lets go.

@@ -13,6 +13,8 @@ mod harness;
 mod heads;
 mod hosts;
 mod life;
+mod modules;
+mod processors;
 mod produce;
 mod raw;
 mod read;

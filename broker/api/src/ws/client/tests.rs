@@ -59,10 +59,28 @@ fn a_subscription_has_one_start() {
         (r#","positions":[{"topic":"t","partition":0,"offset":-1}]"#, "/positions/0/offset"),
         (r#","positions":[["t",0,1]]"#, "/positions/0"),
         (r#","isolation":"dirty""#, "/isolation"),
-        (r#","filter":"module:x""#, "/filter"),
+        (r#","filter":7"#, "/filter"),
+        (r#","filter_config":{}"#, "/filter_config"),
+        (r#","filter":"module:x","format":"batches""#, "/filter"),
     ] {
         assert_eq!(start(two), Err(pointer.to_owned()), "{two}");
     }
+}
+
+#[test]
+fn a_filter_may_have_a_config_which_is_kept_as_it_is() {
+    let filter = |more: &str| match read(&format!(r#"{{"type":"subscribe","id":1,"topics":["t"]{more}}}"#)) {
+        Ok(ClientFrame::Subscribe(subscribe)) => subscribe.filter,
+        other => panic!("{other:?}"),
+    };
+    let module = || "module:x@2".to_owned();
+    assert_eq!(filter(""), None);
+    assert_eq!(filter(r#","filter":"module:x@2""#), Some(StreamFilter { module: module(), config: None }));
+    let config = Some("{\"a\": 1}".to_owned());
+    assert_eq!(
+        filter(r#","filter":"module:x@2","filter_config":{"a": 1}"#),
+        Some(StreamFilter { module: module(), config })
+    );
 }
 
 #[test]
@@ -91,6 +109,7 @@ fn a_member_joins_with_the_words_of_a_join() {
         (r#","topics":[]"#, "/topics"),
         (r#","topics":["a","a"]"#, "/topics/1"),
         (r#","topics":["a",7]"#, "/topics/1"),
+        (r#","filter":"module:x""#, "/filter"),
     ] {
         assert_eq!(member(wrong), Err(pointer.to_owned()), "{wrong}");
     }

@@ -5,7 +5,6 @@ use levada_extension::{ModuleFault, ModuleWorld, Verdict, Verdicts};
 use levada_model::{Offset, PartitionIndex, limits};
 use serde_json::json;
 
-use super::host::by_key;
 use super::{HostHandle, engine, module, named, of, put};
 use crate::support::{LONG, START, all, create, me, name, p, produce, record, to};
 
@@ -120,4 +119,10 @@ async fn a_fault_is_an_outcome_and_what_cannot_be_tried_is_refused() {
     assert!(matches!(refused(version).await, ModuleError::NoVersion { version: 3, .. }));
     let many = given(&vec![("k", "v"); limits::DRY_RUN_RECORDS_MAX + 1]);
     assert!(matches!(refused(trial(ModuleWorld::Transform, many)).await, ModuleError::TooMany { .. }));
+}
+
+/// Values by key; what the counting of records by key gives, for instance.
+fn by_key(values: &[(Option<Bytes>, Option<Bytes>)]) -> BTreeMap<String, String> {
+    let text = |bytes: &Option<Bytes>| String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
+    values.iter().map(|(key, value)| (text(key), text(value))).collect()
 }

@@ -3,7 +3,6 @@
 mod assigning;
 mod dry_runs;
 mod filtering;
-mod host;
 mod producing;
 mod registry;
 mod uploads;
@@ -14,7 +13,7 @@ use bytes::Bytes;
 use levada_engine::{Engine, EngineOptions, PutModule};
 use levada_model::{ModuleName, ModuleRef};
 
-pub(crate) use host::{HostHandle, module};
+pub(crate) use levada_doubles::{HostHandle, module};
 
 use crate::support::{Bench, me};
 

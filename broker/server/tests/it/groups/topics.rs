@@ -74,6 +74,6 @@ async fn a_join_names_the_topics_that_are_not_there() {
     let unknown = json!({ "topics": ["t"], "assignor": "module:fair" });
     let answer = harness.json(Method::POST, "/v1/groups/g/members", &unknown).await.expect(422).json();
     assert_eq!(answer["errors"][0]["pointer"], "/assignor");
-    assert!(answer["detail"].as_str().is_some_and(|detail| detail.contains("no module \"fair\"")), "{answer}");
+    assert!(answer["detail"].as_str().is_some_and(|detail| detail.contains("no assignor module:fair")), "{answer}");
     harness.get("/v1/groups/g").await.expect(404);
 }

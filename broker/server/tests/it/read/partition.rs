@@ -72,7 +72,8 @@ async fn offsets_outside_of_the_log_are_refused_with_its_ends() {
         "wait_ms=-1",
         "isolation=none",
         "format=json",
-        "filter=module:a",
+        "filter=a",
+        "filter=module:a@0",
         "filter_config=1",
         "offset=1&offset=2",
     ] {

@@ -86,17 +86,16 @@ async fn while_it_starts(harness: &Harness) {
 /// Bodies that are too large are refused at once, and those that stop coming after a while.
 async fn with_small_limits(harness: &Harness) {
     let small = Harness::start_under(Arc::clone(&harness.contract), |options| {
-        options.max_body_bytes = 64;
+        (options.max_body_bytes, options.max_module_bytes) = (64, 64);
         options.body_timeout = Duration::from_millis(50);
     })
     .await;
     for (path, method, operation) in harness.contract.operations() {
         let (Some(media), method, path) = (media_of(operation), method_of(method), filled(path)) else { continue };
         let answer = small.body(method.clone(), &path, media, " ".repeat(65)).await.expect(413);
-        assert_eq!(
-            (answer.json()["limit"].as_str(), answer.json()["limit_value"].as_u64()),
-            (Some("--max-body-bytes"), Some(64))
-        );
+        let setting = if media == "application/wasm" { "--max-module-bytes" } else { "--max-body-bytes" };
+        let told = answer.json();
+        assert_eq!((told["limit"].as_str(), told["limit_value"].as_u64()), (Some(setting), Some(64)));
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {media}\r\ncontent-length: 60\r\n\r\n{{"
         );
@@ -113,7 +112,7 @@ fn method_of(name: &str) -> Method {
 /// A path with something valid in place of its parameters.
 fn filled(template: &str) -> String {
     let fill = |segment: &str| match segment {
-        "{partition}" | "{offset}" => "0".to_owned(),
+        "{partition}" | "{offset}" | "{version}" => "0".to_owned(),
         "{transaction}" => "0-0-0".to_owned(),
         parameter if parameter.starts_with('{') => "common".to_owned(),
         literal => literal.to_owned(),

@@ -5,6 +5,8 @@ mod cluster;
 mod common;
 mod compaction;
 mod groups;
+mod modules;
+mod processors;
 mod produce;
 mod read;
 mod topics;
@@ -24,4 +26,6 @@ pub(crate) async fn run_all(harness: &Harness) {
     read::run(harness).await;
     transactions::run(harness).await;
     ws::run(harness).await;
+    modules::run(harness).await;
+    processors::run(harness).await;
 }

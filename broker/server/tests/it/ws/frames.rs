@@ -34,7 +34,8 @@ async fn wrong_frames_are_refused_and_the_socket_goes_on() {
         (r#"{"type":"subscribe","id":1,"topics":["t"],"from":"soon"}"#, json!(1), "invalid-cursor"),
         (r#"{"type":"subscribe","id":1,"topics":["t"],"cursor":"AAAA"}"#, json!(1), "invalid-cursor"),
         (r#"{"type":"subscribe","id":1,"topics":["t"],"from":999}"#, json!(1), "offset-beyond-end"),
-        (r#"{"type":"subscribe","id":1,"topics":["t"],"filter":"module:x"}"#, json!(1), "invalid-field"),
+        (r#"{"type":"subscribe","id":1,"topics":["t"],"filter":"x"}"#, json!(1), "invalid-field"),
+        (r#"{"type":"subscribe","id":1,"topics":["t"],"filter":"module:x"}"#, json!(1), "module-not-found"),
     ] {
         client.text(text).await;
         assert_eq!(client.refusal().await, (id, code.to_owned()), "{text}");

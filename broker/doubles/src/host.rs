@@ -1,7 +1,7 @@
 //! A host whose modules are JSON documents: it does what the real one does, with threads of its own and typed faults, and no
 //! WebAssembly. What a module does is in its document, its config and the words of the records that it is given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,17 +23,19 @@ const THREAD: &str = "module";
 
 /// What a test sees of a host, and may turn.
 #[derive(Default)]
-pub(crate) struct Host {
+pub struct Host {
     /// What was made of modules: what the real host keeps on the disk.
-    pub(crate) artifacts: Mutex<BTreeSet<ModuleDigest>>,
-    pub(crate) compiled: AtomicUsize,
-    pub(crate) loaded: AtomicUsize,
+    pub artifacts: Mutex<BTreeSet<ModuleDigest>>,
+    /// How often something was compiled.
+    pub compiled: AtomicUsize,
+    /// How often something was loaded.
+    pub loaded: AtomicUsize,
     /// Whether it takes no job.
-    pub(crate) busy: AtomicBool,
+    pub busy: AtomicBool,
     /// Records that each call was given.
-    pub(crate) calls: Mutex<Vec<usize>>,
+    pub calls: Mutex<Vec<usize>>,
     /// How often records with `flaky` trap before they pass.
-    pub(crate) trips: AtomicUsize,
+    pub trips: AtomicUsize,
     /// Whether modules with `gated` have to wait.
     gate: Mutex<bool>,
     opened: Condvar,
@@ -41,7 +43,7 @@ pub(crate) struct Host {
 
 /// A host as engines take it.
 #[derive(Clone, Default)]
-pub(crate) struct HostHandle(pub(crate) Arc<Host>);
+pub struct HostHandle(pub Arc<Host>);
 
 struct Version {
     host: HostHandle,
@@ -65,7 +67,11 @@ struct Configured {
 }
 
 /// The bytes of a module that is all this; `more` goes into its document.
-pub(crate) fn module(worlds: &[&str], more: Value) -> Bytes {
+///
+/// # Panics
+/// When `more` is no object.
+#[must_use]
+pub fn module(worlds: &[&str], more: Value) -> Bytes {
     let mut document = json!({ "worlds": worlds });
     let more = more.as_object().expect("an object").clone();
     document.as_object_mut().expect("an object").extend(more);
@@ -74,7 +80,7 @@ pub(crate) fn module(worlds: &[&str], more: Value) -> Bytes {
 
 impl HostHandle {
     /// Has modules with `gated` wait, or go on.
-    pub(crate) fn hold(&self, hold: bool) {
+    pub fn hold(&self, hold: bool) {
         *self.0.gate.lock() = hold;
         self.0.opened.notify_all();
     }
@@ -311,10 +317,4 @@ impl Assignor for Configured {
         }
         RangeAssignor.assign(input)
     }
-}
-
-/// Values by key; what the counting of records by key gives, for instance.
-pub(crate) fn by_key(values: &[(Option<Bytes>, Option<Bytes>)]) -> BTreeMap<String, String> {
-    let text = |bytes: &Option<Bytes>| String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
-    values.iter().map(|(key, value)| (text(key), text(value))).collect()
 }
