@@ -116,7 +116,12 @@ impl TransactionCoordinator {
         timeout_ms: u64,
         spare: Option<ProducerId>,
     ) -> TransactionStep<Result<Progress<Producer>, InitError>> {
-        assert!(!id.is_of_requests(), "{id} begins with `execute` alone");
+        // Ids of processors are reserved too, and begin here.
+        if let Err(error) = Self::check_init(id, timeout_ms)
+            && (error != InitError::ReservedId || id.is_of_requests())
+        {
+            return TransactionStep::empty(Err(error));
+        }
         if self.entries.contains_key(id) {
             return self.at(now, id, |entry, ctx| entry.init(ctx, timeout_ms, spare));
         }

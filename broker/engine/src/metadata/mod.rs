@@ -34,7 +34,8 @@ pub(crate) trait Metadata: Send + Sync {
     /// All that holds now.
     fn image(&self) -> Arc<Image>;
 
-    /// Takes no more commands from now on, so that whoever is late does not write where another engine may have begun.
+    /// Lets go of what is stored and takes no more commands, so that whoever is late does not write where another engine
+    /// may have begun. The image stays.
     fn close(&self);
 }
 

@@ -41,11 +41,11 @@ const PROCESSORS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("proc
 
 /// The metadata of a single node.
 pub(crate) struct RedbMetadata {
-    database: Mutex<Database>,
+    /// None once it is closed.
+    database: Mutex<Option<Database>>,
     image: ArcSwap<Image>,
     /// Set by the first write that failed: what is on the disk is not known from then on.
     failed: AtomicBool,
-    closed: AtomicBool,
 }
 
 impl RedbMetadata {
@@ -75,10 +75,9 @@ impl RedbMetadata {
         let database = database(FileBackend(file)).map_err(|error| explain(error.to_string()))?;
         let image = load(&database).map_err(explain)?;
         Ok(Self {
-            database: Mutex::new(database),
+            database: Mutex::new(Some(database)),
             image: ArcSwap::from_pointee(image),
             failed: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
         })
     }
 }
@@ -90,15 +89,15 @@ impl Metadata for RedbMetadata {
             let reason = "an earlier change of the metadata failed".to_owned();
             return Err(MetadataError::Unavailable { reason, possible: false });
         }
-        if self.closed.load(Ordering::Acquire) {
+        let Some(database) = &*database else {
             let reason = "the metadata are closed".to_owned();
             return Err(MetadataError::Unavailable { reason, possible: false });
-        }
+        };
         let old = self.image.load_full();
         let mut new = Image::clone(&old);
         let applied = new.apply(command)?;
         if new != *old {
-            persist(&database, &old, &new).map_err(|error| {
+            persist(database, &old, &new).map_err(|error| {
                 self.failed.store(true, Ordering::Release);
                 let reason = format!("the metadata could not be written: {error}");
                 MetadataError::Unavailable { reason, possible: true }
@@ -113,9 +112,7 @@ impl Metadata for RedbMetadata {
     }
 
     fn close(&self) {
-        // What is under way ends first.
-        let _database = self.database.lock();
-        self.closed.store(true, Ordering::Release);
+        drop(self.database.lock().take());
     }
 }
 

@@ -56,7 +56,7 @@ async fn one_poison_record_goes_to_the_dead_letters_and_all_others_pass() {
         assert_eq!(headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         values.remove(37);
         assert_eq!(out(&engine, "out", 0).await, values, "in order, each once");
-        let task = info(&engine).await.tasks.remove(0);
+        let task = counted(&engine, 100).await;
         assert_eq!((task.errors, task.skipped, task.records_in, task.records_out), (1, 0, 100, 99));
         assert_eq!(engine.stats().dead_letters, 1);
         let calls = host.0.calls.lock();
@@ -97,7 +97,7 @@ async fn skipped_records_are_counted() {
     put(&engine, failing(Then::Skip, spec(vec![transform("f")]))).await;
     caught_up(&engine).await;
     assert_eq!(out(&engine, "out", 0).await, ["a"]);
-    let task = info(&engine).await.tasks.remove(0);
+    let task = counted(&engine, 3).await;
     assert_eq!((task.errors, task.skipped), (2, 2));
     assert!(fetch(&engine, "in.dead-letter", 0, From::Earliest).await.is_err(), "there is no such topic");
 }
@@ -164,10 +164,12 @@ async fn without_a_host_a_processor_waits_for_the_next_start() {
     put(&engine, spec(vec![transform("f")])).await;
     caught_up(&engine).await;
     engine.close().await.expect("closed");
+    drop(engine);
     let engine = bench.open();
     produce(&engine, "in", vec![record("k", "a")]).await;
     assert_eq!((info(&engine).await.state, info(&engine).await.tasks[0].lag), (ProcessorState::Running, 1));
     engine.close().await.expect("closed");
+    drop(engine);
     let engine = modules::open(&bench, &host);
     caught_up(&engine).await;
     assert_eq!(out(&engine, "out", 0).await, ["a"]);

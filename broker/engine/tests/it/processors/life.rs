@@ -32,7 +32,7 @@ async fn records_that_pass_a_filter_go_to_the_sink_as_they_are_and_in_order() {
         assert_eq!(found.len(), 2, "{guarantee:?}");
         assert_eq!((found[0].record.clone(), found[0].timestamp), (first.record, Timestamp(START.0 - 5)));
         assert_eq!(found[1].record.value.as_deref(), Some(br#"{"n": 3, "ok": true}"#.as_slice()));
-        let task = super::info(&engine).await.tasks.remove(0);
+        let task = counted(&engine, 4).await;
         assert_eq!((task.position, task.records_in, task.records_out), (Offset(4), 4, 2));
         assert_eq!((task.skipped, task.errors, task.stream_time), (0, 0, Some(START)));
         let stats = engine.stats();
@@ -77,7 +77,7 @@ async fn the_time_of_a_record_may_be_in_its_value_and_what_has_none_is_passed_ov
     let fetched = fetch(&engine, "out", 0, From::Earliest).await.expect("read");
     let times: Vec<_> = fetched.records().map(|record| record.expect("sound").timestamp.0).collect();
     assert_eq!(times, [1_700_000_000_123, 1_700_000_000_456]);
-    let task = info(&engine).await.tasks.remove(0);
+    let task = counted(&engine, 4).await;
     assert_eq!((task.skipped, task.records_in, task.records_out), (2, 4, 2));
     assert_eq!(task.stream_time, Some(Timestamp(1_700_000_000_456)));
 }
@@ -161,6 +161,7 @@ async fn positions_do_not_expire_with_time() {
         engine.run_maintenance();
     }
     engine.close().await.expect("closed");
+    drop(engine);
     let engine = modules::open(&bench, &modules::HostHandle::default());
     engine.run_maintenance();
     pause(&engine, false).await;

@@ -8,7 +8,7 @@ mod once;
 
 use levada_engine::{
     Engine, From, Guarantee, OnError, ProcessorError, ProcessorInfo, ProcessorSpec, ProcessorState, ProcessorStep,
-    SourceSpec, Then,
+    ProcessorTask, SourceSpec, Then,
 };
 use levada_extension::{JsonFilter, JsonTest};
 use levada_model::{GroupName, ProcessorName};
@@ -82,6 +82,12 @@ async fn caught_up(engine: &Engine) {
         Err(error) => panic!("{error}"),
     })
     .await;
+}
+
+/// The first task once so many of its records are processed and counted, which comes just behind their commit.
+async fn counted(engine: &Engine, records_in: u64) -> ProcessorTask {
+    until("the records are counted", async || info(engine).await.tasks[0].records_in == records_in).await;
+    info(engine).await.tasks.remove(0)
 }
 
 /// Waits until it stands still; the reason and the offset.

@@ -25,6 +25,7 @@ async fn a_pause_holds_over_a_restart_and_a_resume_goes_on() {
     assert_eq!(pause(&engine, true).await.state, ProcessorState::Paused);
     produce(&engine, "in", vec![record("k", "b")]).await;
     engine.close().await.expect("closed");
+    drop(engine);
     let engine = modules::open(&bench, &modules::HostHandle::default());
     let paused = info(&engine).await;
     assert_eq!((paused.state, paused.tasks[0].lag, paused.version), (ProcessorState::Paused, 1, 1));

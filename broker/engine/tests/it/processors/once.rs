@@ -189,6 +189,7 @@ async fn a_task_that_comes_back_aborts_what_the_one_before_has_left_open() {
     assert!(out(&engine, "out", 0).await.is_empty());
     let cut = bench.with(disk.crash(&CrashPlan::all_lost()));
     engine.close().await.expect("closed");
+    drop(engine);
     let engine = modules::open(&cut, &host);
     put(&engine, spec(vec![])).await;
     caught_up(&engine).await;
