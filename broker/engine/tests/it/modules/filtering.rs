@@ -41,7 +41,7 @@ async fn what_passes_keeps_its_offset_and_positions_move_over_the_rest() {
     for compression in ["uncompressed", "zstd"] {
         let stored = ["a", "drop", "twice", "reject", "b", "drop"];
         let (engine, host) = holding(&stored, compression).await;
-        let by = filter(&engine, "{}").await;
+        let by = Some(filter(&engine, "{}").await);
         let fetched =
             read(&engine, FetchRequest { filter: by.clone(), ..read_from(From::Earliest) }).await.expect("read");
         assert_eq!(values(&fetched), at(&[(0, "a"), (2, "twice/1"), (2, "twice/2"), (4, "b")]));
@@ -63,7 +63,7 @@ async fn what_passes_keeps_its_offset_and_positions_move_over_the_rest() {
 async fn a_batch_is_entered_in_its_middle() {
     let (engine, host) = holding(&[], "zstd").await;
     produce(&engine, "t", ["a", "drop", "b", "c"].map(|value| record("k", value)).into()).await;
-    let by = filter(&engine, "{}").await;
+    let by = Some(filter(&engine, "{}").await);
     let request = FetchRequest { filter: by, max_records: 2, ..read_from(From::Offset(Offset(1))) };
     let fetched = read(&engine, request).await.expect("read");
     assert_eq!((values(&fetched), fetched.next_offset), (at(&[(2, "b")]), Offset(3)));
@@ -123,7 +123,7 @@ async fn a_read_that_does_not_wait_looks_at_a_bounded_part_and_says_how_far_it_c
         produce(&engine, "t", vec![record("k", "drop"); 10_000]).await;
     }
     produce(&engine, "t", vec![record("k", "last")]).await;
-    let by = filter(&engine, "{}").await;
+    let by = Some(filter(&engine, "{}").await);
     let request = FetchRequest { filter: by.clone(), max_records: 10, ..read_from(From::Earliest) };
     let fetched = read(&engine, request.clone()).await.expect("read");
     let calls = std::mem::take(&mut *host.0.calls.lock());
@@ -138,7 +138,7 @@ async fn a_read_that_does_not_wait_looks_at_a_bounded_part_and_says_how_far_it_c
 #[tokio::test]
 async fn who_waits_is_not_woken_by_what_does_not_pass() {
     let (engine, _) = holding(&["a"], "uncompressed").await;
-    let by = filter(&engine, "{}").await;
+    let by = Some(filter(&engine, "{}").await);
     let request = FetchRequest { filter: by, wait: LONG, ..read_from(From::Latest) };
     let waiting = tokio::spawn({
         let engine = engine.clone();
