@@ -239,7 +239,8 @@ async fn logs(wanted: Logs, client: &Client, printer: &mut Printer) -> anyhow::R
             }
         }
         if !wanted.follow {
-            return Ok(if printer.format() == Format::Text { printer.flush()? } else { printer.end_items()? });
+            let is_text = printer.format() == Format::Text;
+            return Ok(if is_text { printer.flush() } else { printer.end_items() }?);
         }
         printer.flush()?;
     }
