@@ -64,7 +64,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_module_bytes: Option<usize>,
     /// Whether modules run; without it they are kept, and what needs one falls back or is refused. [default: true]
-    #[arg(long, env = "LEVADA_MODULES", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, env = "LEVADA_MODULES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     modules: Option<bool>,
     /// Most memory of all instances of modules together. [default: 1073741824]

@@ -225,12 +225,9 @@ mod tests {
 
     use super::*;
     use crate::ServeOptions;
-    use crate::state::{BodyLimits, WsTimes};
 
     fn front(router: Router) -> Front {
-        let limits = BodyLimits { bytes_max: 0, timeout: Duration::ZERO };
-        let ws = WsTimes { ping_interval: Duration::ZERO, slow_reader_timeout: Duration::ZERO };
-        let state = AppState::new(limits, String::new(), Duration::ZERO, ws);
+        let state = AppState::new(&ServeOptions::default(), String::new());
         Front::new(router, Gate::new(&ServeOptions::default()).expect("the defaults are valid"), state)
     }
 

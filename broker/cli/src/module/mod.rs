@@ -1,5 +1,5 @@
-//! `levada module`: push, list, describe, activate, logs, stats, delete, and a project to begin with. Not here: trials of local files
-//! (`trial.rs`).
+//! `levada module`: push, list, describe, activate, logs, delete, and a project to begin with. Not here: trials of local
+//! files (`trial.rs`).
 
 mod trial;
 
@@ -14,7 +14,7 @@ use levada_api::{Module, ModuleLogLine, ModuleStats};
 use levada_client::Client;
 use levada_templates::{Language, World, write_project};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::interval;
 
 use crate::failure::Usage;
 use crate::output::{Format, Printer, one_line, table, time_text};
@@ -70,7 +70,8 @@ pub(crate) struct Activate {
     /// The module's name.
     name: String,
     /// The version.
-    version: u32,
+    #[arg(value_name = "VERSION")]
+    number: u32,
 }
 
 /// What to print of a log.
@@ -79,8 +80,8 @@ pub(crate) struct Logs {
     /// The module's name.
     name: String,
     /// Of which version; the active one where none is named.
-    #[arg(long)]
-    version: Option<u32>,
+    #[arg(long = "of-version", value_name = "VERSION")]
+    number: Option<u32>,
     /// Go on with new lines until Ctrl-C.
     #[arg(long)]
     follow: bool,
@@ -111,9 +112,9 @@ pub(crate) async fn run(
         ModuleCommand::Push(push) => run_push(push, &client()?, &mut printer).await?,
         ModuleCommand::List => list(&client()?.modules().await?, &mut printer)?,
         ModuleCommand::Describe(Named { name }) => describe(&name, &client()?, &mut printer).await?,
-        ModuleCommand::Activate(Activate { name, version }) => {
-            let module = client()?.activate_module(&name, version).await?;
-            printer.result(&module, format!("version {version} of {name} is active"))?;
+        ModuleCommand::Activate(Activate { name, number }) => {
+            let module = client()?.activate_module(&name, number).await?;
+            printer.result(&module, format!("version {number} of {name} is active"))?;
         }
         ModuleCommand::Logs(wanted) => logs(wanted, &client()?, &mut printer).await?,
         ModuleCommand::Test(test) => return trial::run(test, &mut printer).await,
@@ -218,8 +219,10 @@ fn text(module: &Module, stats: Option<&ModuleStats>) -> String {
 
 async fn logs(wanted: Logs, client: &Client, printer: &mut Printer) -> anyhow::Result<()> {
     let (mut at, mut dropped) = ((0, 0), 0);
+    let mut looks = interval(LOOK_INTERVAL);
     loop {
-        let mut page = client.module_logs(&wanted.name, wanted.version, at.1).await?;
+        looks.tick().await;
+        let mut page = client.module_logs(&wanted.name, wanted.number, at.1).await?;
         // Another version is active now, or the broker has started again.
         if page.version != at.0 || page.next < at.1 {
             (at, dropped) = ((page.version, 0), 0);
@@ -236,10 +239,10 @@ async fn logs(wanted: Logs, client: &Client, printer: &mut Printer) -> anyhow::R
             }
         }
         if !wanted.follow {
-            return Ok(if printer.format() == Format::Text { printer.flush()? } else { printer.end_items()? });
+            let is_text = printer.format() == Format::Text;
+            return Ok(if is_text { printer.flush() } else { printer.end_items() }?);
         }
         printer.flush()?;
-        sleep(LOOK_INTERVAL).await;
     }
 }
 

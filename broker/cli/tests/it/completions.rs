@@ -6,7 +6,9 @@ use crate::program::levada;
 fn every_shell_gets_a_script_that_knows_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = levada(&["completions", shell]).ok();
-        for word in ["levada", "produce", "max-body-bytes", "truncate", "redrive", "instance-id", "transaction"] {
+        for word in
+            ["levada", "produce", "max-body-bytes", "truncate", "redrive", "instance-id", "transaction", "keep-state"]
+        {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }

@@ -123,6 +123,7 @@ fn the_help_tells_the_defaults_in_force() {
         let told = match value {
             Value::Array(_) => continue,
             Value::Boolean(_) if name == "demo" => continue,
+            Value::Boolean(value) if name == "modules" => value.to_string(),
             Value::Boolean(_) => "true on loopback, else false".to_owned(),
             Value::String(text) => text,
             other => other.to_string(),

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::program::{Server, levada, program, run, write_file};
 
-const QUAKES: &str = "{\"id\":\"a\",\"mag\":5.5}\n{\"id\":\"b\",\"mag\":1.0}\n{\"id\":\"c\",\"mag\":6}\n";
+const QUAKES: &str =
+    "{\"id\":\"a\",\"magnitude\":5.5}\n{\"id\":\"b\",\"magnitude\":1.0}\n{\"id\":\"c\",\"magnitude\":6}\n";
 
 /// A folder with the `.wasm` of an example.
 fn file_of(name: &str) -> (TempDir, PathBuf) {
@@ -86,7 +87,7 @@ fn a_local_file_is_tried_on_local_records_without_a_server() {
     let out = printed.ok();
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines.len(), 2, "{out}");
-    assert!(lines[0].starts_with("1: {") && lines[0].contains("\"value\":{\"id\":\"a\",\"mag\":5.5}"), "{out}");
+    assert!(lines[0].starts_with("1: {") && lines[0].contains("\"value\":{\"id\":\"a\",\"magnitude\":5.5}"), "{out}");
     assert!(lines[1].starts_with("3: {"), "{out}");
 
     let told = run(program().args(args).args(["--output", "json"]), QUAKES.as_bytes()).json();
@@ -146,7 +147,7 @@ fn a_processor_runs_an_example_from_topic_to_topic() {
     server.pipe(&["produce", "quakes", "--key-pointer", "/id"], QUAKES).ok();
     let document = dir.path().join("strong.json");
     let steps = json!([
-        { "filter": { "json": "/mag", "greater": 2 } },
+        { "filter": { "json": "/magnitude", "greater": 2 } },
         { "transform": { "module": "strong-quakes", "config": { "at_least": 6 } } }
     ]);
     let wanted = json!({ "sources": [{ "topic": "quakes" }], "steps": steps, "sink": { "topic": "strong" } });

@@ -1,5 +1,8 @@
 //! Trials: what a version would do, without any effect.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use levada_engine::{DryRun, DryRunInput, DryRunOutput, Engine, From, ModuleError};
 use levada_extension::{ModuleFault, ModuleWorld, Verdict, Verdicts};
 use levada_model::{Offset, PartitionIndex, limits};
