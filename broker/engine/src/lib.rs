@@ -19,6 +19,8 @@ mod partition_set;
 mod produce;
 mod producer_ids;
 mod start;
+#[cfg(test)]
+mod testing;
 mod topic_reader;
 mod topics;
 mod transactions;
