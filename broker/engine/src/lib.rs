@@ -21,6 +21,8 @@ mod processors;
 mod produce;
 mod producer_ids;
 mod start;
+#[cfg(test)]
+mod testing;
 mod topic_reader;
 mod topics;
 mod transactions;

@@ -10,6 +10,7 @@ mod log;
 mod model;
 mod offsets;
 mod pending;
+mod printed;
 mod properties;
 mod rebalances;
 mod restarts;

@@ -225,32 +225,12 @@ impl<K: Kind> CoordinatorHandle<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use levada_coordinator::{Coordinator, Step, TopicsView};
-    use levada_log::SimStorage;
-    use levada_model::{AllowAll, GroupName, ManualClock, MemberId, Principal, Timestamp, TopicName, limits};
+    use levada_model::{GroupName, MemberId, Principal, TopicName, limits};
 
     use super::*;
-    use crate::{AlterTopic, CreateTopic, Engine, EngineOptions, GroupOptions, GroupStart, JoinGroup};
-
-    fn open() -> Engine {
-        let clock = Arc::new(ManualClock::at(Timestamp(1)));
-        let options = EngineOptions {
-            storage: Arc::new(SimStorage::new(clock.clone())),
-            data_dir: "data".into(),
-            clock,
-            authorizer: Arc::new(AllowAll),
-            auto_create_topics: false,
-            producer_expiration: Duration::from_secs(60),
-            maintenance_interval: Duration::from_secs(60),
-            compaction_memory_bytes: 1 << 20,
-            linger: Duration::ZERO,
-            groups: GroupOptions::default(),
-            modules: None,
-        };
-        Engine::open(options).expect("it opens")
-    }
+    use crate::testing::open;
+    use crate::{AlterTopic, CreateTopic, Engine, GroupStart, JoinGroup};
 
     async fn joined(engine: &Engine, who: &Principal, group: &GroupName) -> MemberId {
         let topic = TopicName::new("t").expect("a name");

@@ -188,16 +188,14 @@ fn not_held(offsets: &[TransactionOffset], places: &[usize]) -> GroupError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use levada_coordinator::TransactionHandle;
     use levada_log::{SimStorage, Storage};
-    use levada_model::{AllowAll, ManualClock, Offset, PartitionIndex, Timestamp, TopicName, TransactionalId};
+    use levada_model::{ManualClock, Offset, PartitionIndex, Timestamp, TopicName, TransactionalId};
 
     use super::*;
     use crate::coordinators::Kind;
     use crate::partition::blocking;
-    use crate::{CreateTopic, Engine, EngineOptions, From, GroupOptions, OffsetCommit, ProduceRecord, ProduceRequest};
+    use crate::{CreateTopic, Engine, From, OffsetCommit, ProduceRecord, ProduceRequest, testing};
 
     struct Bench {
         clock: Arc<ManualClock>,
@@ -206,20 +204,7 @@ mod tests {
 
     impl Bench {
         fn open(&self) -> Engine {
-            let options = EngineOptions {
-                storage: self.storage.clone(),
-                data_dir: "data".into(),
-                clock: self.clock.clone(),
-                authorizer: Arc::new(AllowAll),
-                auto_create_topics: false,
-                producer_expiration: Duration::from_secs(60),
-                maintenance_interval: Duration::from_secs(60),
-                compaction_memory_bytes: 1 << 20,
-                linger: Duration::ZERO,
-                groups: GroupOptions::default(),
-                modules: None,
-            };
-            Engine::open(options).expect("it opens")
+            testing::open_on(self.storage.clone(), self.clock.clone())
         }
     }
 

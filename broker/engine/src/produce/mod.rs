@@ -143,8 +143,8 @@ impl Engine {
     }
 
     /// Stores batches as they are, all of one partition in one piece. Checked whole before any is stored: CRC, counts,
-    /// offsets, sizes, no control batches, none of another transaction than the request's. When a later batch's sequence is refused, the earlier
-    /// ones are stored and the answer says which.
+    /// offsets, sizes, no control batches, none of another transaction than the request's. When a later batch's sequence
+    /// is refused, the earlier ones are stored and the answer says which.
     ///
     /// # Errors
     /// See [`ProduceError`].
@@ -197,14 +197,6 @@ impl Engine {
         let state = there.map_or_else(|| Arc::new(TopicState::to_be()), |topic| topic.state_full());
         self.check(&state, request)?;
         Ok(state.active_count as usize)
-    }
-
-    /// Creates the topic of records that were judged, if it is not there.
-    pub(crate) async fn ensure_to_write(&self, topic: &TopicName) -> Result<(), ProduceError> {
-        match self.core.catalog.get(topic) {
-            Some(_) => Ok(()),
-            None => self.create_to_write(topic).await.map(drop),
-        }
     }
 
     /// The topic, if `who` may write it; none if there is none and it is to be created by producing.

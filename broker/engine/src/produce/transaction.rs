@@ -94,32 +94,12 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use levada_coordinator::Outcome;
-    use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, Timestamp, TopicName, TransactionalId};
+    use levada_model::{TopicName, TransactionalId};
 
     use super::*;
-    use crate::{CreateTopic, Engine, EngineOptions, GroupOptions};
-
-    fn open() -> Engine {
-        let clock = Arc::new(ManualClock::at(Timestamp(1)));
-        let options = EngineOptions {
-            storage: Arc::new(SimStorage::new(clock.clone())),
-            data_dir: "data".into(),
-            clock,
-            authorizer: Arc::new(AllowAll),
-            auto_create_topics: false,
-            producer_expiration: Duration::from_secs(60),
-            maintenance_interval: Duration::from_secs(60),
-            compaction_memory_bytes: 1 << 20,
-            linger: Duration::ZERO,
-            groups: GroupOptions::default(),
-            modules: None,
-        };
-        Engine::open(options).expect("it opens")
-    }
+    use crate::CreateTopic;
+    use crate::testing::open;
 
     #[tokio::test]
     async fn a_partition_that_fences_is_asked_about_and_other_faults_are_told_as_they_are() {

@@ -166,17 +166,16 @@ fn send(place: &Place<'_, TransactionKind>, markers: WriteMarkers) {
 mod tests {
     use std::future::{Future, ready};
     use std::pin::Pin;
-    use std::time::Duration;
 
     use levada_coordinator::{Outcome, Participants, Progress, TransactionHandle};
     use levada_extension::TopicPartition;
     use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, PartitionIndex, Principal, Timestamp, TopicId};
+    use levada_model::{ManualClock, PartitionIndex, Principal, Timestamp, TopicId};
     use parking_lot::Mutex;
     use uuid::Uuid;
 
     use super::*;
-    use crate::{Engine, EngineOptions, GroupOptions, TransactionError};
+    use crate::{Engine, TransactionError, testing};
 
     /// Takes down what it is given, and writes what it may.
     #[derive(Default)]
@@ -204,20 +203,7 @@ mod tests {
     }
 
     fn open_on(disk: &SimStorage, clock: &Arc<ManualClock>) -> Engine {
-        let options = EngineOptions {
-            storage: Arc::new(disk.clone()),
-            data_dir: "data".into(),
-            clock: clock.clone(),
-            authorizer: Arc::new(AllowAll),
-            auto_create_topics: false,
-            producer_expiration: Duration::from_secs(60),
-            maintenance_interval: Duration::from_secs(60),
-            compaction_memory_bytes: 1 << 20,
-            linger: Duration::ZERO,
-            groups: GroupOptions::default(),
-            modules: None,
-        };
-        Engine::open(options).expect("it opens")
+        testing::open_on(Arc::new(disk.clone()), clock.clone())
     }
 
     fn at(partition: u32) -> TopicPartition {

@@ -173,35 +173,18 @@ fn is_written(at: TopicPartition, result: &Result<(), Arc<AppendFault>>) -> bool
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use levada_coordinator::{Outcome, TransactionHandle};
-    use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, Offset, PartitionIndex, Principal, ProducerEpoch, Timestamp, TopicName};
+    use levada_model::{Offset, PartitionIndex, Principal, ProducerEpoch, TopicName};
 
     use super::*;
     use crate::groups::GroupKind;
-    use crate::{CreateTopic, Engine, EngineOptions, GroupOptions};
+    use crate::{CreateTopic, Engine, testing};
 
     const MARKER_EPOCH: ProducerEpoch = ProducerEpoch(4);
 
     /// An engine with a topic, the sender to its partition, and the partition's name.
     async fn open() -> (Engine, LocalMarkers, TopicPartition) {
-        let clock = Arc::new(ManualClock::at(Timestamp(1)));
-        let options = EngineOptions {
-            storage: Arc::new(SimStorage::new(clock.clone())),
-            data_dir: "data".into(),
-            clock,
-            authorizer: Arc::new(AllowAll),
-            auto_create_topics: false,
-            producer_expiration: Duration::from_secs(60),
-            maintenance_interval: Duration::from_secs(60),
-            compaction_memory_bytes: 1 << 20,
-            linger: Duration::ZERO,
-            groups: GroupOptions::default(),
-            modules: None,
-        };
-        let engine = Engine::open(options).expect("it opens");
+        let engine = testing::open();
         let name = TopicName::new("t").expect("a name");
         let new = CreateTopic { name: name.clone(), partitions: 1, config: Default::default() };
         engine.create_topic(&Principal::anonymous(), new).await.expect("created");

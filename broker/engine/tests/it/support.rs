@@ -1,8 +1,11 @@
 //! What the tests share: an engine over a disk of their choice, and short forms of its calls.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -72,6 +75,23 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         assert!(start.elapsed() < LONG, "it never came that {what}");
         tokio::task::yield_now().await;
     }
+}
+
+/// Polls a future so many times at most; its answer, if it has come.
+pub(crate) async fn poll_times<T>(future: impl Future<Output = T>, mut times: usize) -> Option<T> {
+    let mut future = pin!(future);
+    std::future::poll_fn(move |context| {
+        if times == 0 {
+            return Poll::Ready(None);
+        }
+        times -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if times == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 pub(crate) fn me() -> Principal {

@@ -4,7 +4,8 @@ use levada_coordinator::{MarkerError, OffsetsMarker, Outcome, PendingError, Stan
 use levada_model::ProducerId;
 use proptest::prelude::{Just, Strategy, prop_oneof};
 
-use super::{Both, Event};
+use super::Both;
+use super::events::Event;
 use crate::kit::producer;
 
 pub(super) fn adds() -> impl Strategy<Value = Event> {

@@ -2,7 +2,6 @@
 //! twice, markers and their answers in any order, time that runs out, and a coordinator that dies between any two effects.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use levada_coordinator::{
@@ -10,13 +9,16 @@ use levada_coordinator::{
     TransactionCoordinator, TransactionError, TransactionHandle, TransactionStep, WriteMarkers,
 };
 use levada_model::{ProducerEpoch, ProducerId, Tick, Timestamp};
-use stateright::{Checker, Model, Property};
+use stateright::{Model, Property};
 
 use super::kit::{OPTIONS, PATIENCE_MS, TIMEOUT_MS, participants, partition, transactional_id};
+use crate::printed::{Printed, explore};
 
 const PARTITIONS: u32 = 2;
 const PRODUCER: ProducerId = ProducerId(1);
 
+/// Fewer states would mean that little was tried.
+const STATES_MIN: usize = 5_000;
 /// How much is explored.
 #[derive(Clone, Copy)]
 struct Small {
@@ -110,19 +112,6 @@ struct State {
     now_ms: u64,
     /// What went wrong.
     broken: Option<&'static str>,
-    print: u64,
-}
-
-impl PartialEq for State {
-    fn eq(&self, other: &Self) -> bool {
-        self.print == other.print
-    }
-}
-
-impl Hash for State {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.print);
-    }
 }
 
 impl State {
@@ -301,11 +290,8 @@ impl State {
         self.take(step, |()| None);
     }
 
-    /// Two states of the same print are taken for one.
-    fn printed(mut self) -> Self {
-        self.print = 0;
-        self.print = BuildHasherDefault::<DefaultHasher>::default().hash_one(format!("{self:?}"));
-        self
+    fn printed(self) -> Printed<Self> {
+        Printed::new(self, |state| format!("{state:?}"))
     }
 
     /// Whether all that is durable, and on its way, is what the coordinator knows.
@@ -382,10 +368,10 @@ impl State {
 }
 
 impl Model for Small {
-    type State = State;
+    type State = Printed<State>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<Printed<State>> {
         let partition = Partition { epoch: -1, undecided: None, decided: BTreeMap::new() };
         let state = State {
             coordinator: TransactionCoordinator::new(OPTIONS),
@@ -404,12 +390,11 @@ impl Model for Small {
             lates: 0,
             now_ms: 0,
             broken: None,
-            print: 0,
         };
         vec![state.printed()]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &Printed<State>, actions: &mut Vec<Action>) {
         (0..2).for_each(|client| state.client_actions(self, client, actions));
         for (index, sent) in state.sent.iter().enumerate() {
             let to = sent.participants.partitions.iter();
@@ -428,8 +413,8 @@ impl Model for Small {
         actions.extend((state.deaths < self.deaths).then_some(Action::Die));
     }
 
-    fn next_state(&self, before: &State, action: Action) -> Option<State> {
-        let mut state = before.clone();
+    fn next_state(&self, before: &Printed<State>, action: Action) -> Option<Printed<State>> {
+        let mut state = State::clone(before);
         match action {
             Action::Start(client) => state.start(client),
             Action::Begin(client) => state.begin(client),
@@ -447,22 +432,26 @@ impl Model for Small {
             Action::Die => state.die(),
         }
         let state = state.printed();
-        (state.print != before.print).then_some(state)
+        (state != *before).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("nothing goes wrong in a partition", |_, state: &State| state.broken.is_none()),
-            Property::always("a transaction has one outcome, the one that is answered", |_, state: &State| {
+            Property::always("nothing goes wrong in a partition", |_, state: &Printed<State>| state.broken.is_none()),
+            Property::always("a transaction has one outcome, the one that is answered", |_, state: &Printed<State>| {
                 state.is_atomic()
             }),
-            Property::always("the log says what the coordinator knows", |_, state: &State| state.log_is_whole()),
-            Property::always("everything comes to its end", |_, state: &State| state.comes_to_rest()),
-            Property::sometimes("both partitions are committed", |_, state: &State| {
+            Property::always("the log says what the coordinator knows", |_, state: &Printed<State>| {
+                state.log_is_whole()
+            }),
+            Property::always("everything comes to its end", |_, state: &Printed<State>| state.comes_to_rest()),
+            Property::sometimes("both partitions are committed", |_, state: &Printed<State>| {
                 state.partitions.iter().all(|partition| partition.decided.values().any(|with| *with == Outcome::Commit))
             }),
-            Property::sometimes("a producer is fenced", |_, state: &State| state.clients.iter().any(|c| c.fenced)),
-            Property::sometimes("what a fenced producer wrote is aborted", |_, state: &State| {
+            Property::sometimes("a producer is fenced", |_, state: &Printed<State>| {
+                state.clients.iter().any(|c| c.fenced)
+            }),
+            Property::sometimes("what a fenced producer wrote is aborted", |_, state: &Printed<State>| {
                 let aborted =
                     |epoch: i16| state.partitions.iter().any(|p| p.decided.get(&epoch) == Some(&Outcome::Abort));
                 (0..state.started).any(|epoch| aborted(epoch) && !state.answered.contains_key(&epoch))
@@ -471,36 +460,26 @@ impl Model for Small {
     }
 }
 
-fn explore(small: Small) -> usize {
-    let checked = small.checker().threads(2).spawn_bfs().join();
-    checked.assert_properties();
-    checked.unique_state_count()
-}
-
 #[test]
 fn with_two_producers_and_late_ends_every_order_of_events_is_atomic_and_comes_to_its_end() {
     let small = Small { starts: 2, deaths: 0, time_outs: 0, lates: 1, epochs: 2, on_the_way: 2 };
-    let states = explore(small);
-    assert!(states > 5_000, "{states} states are too few to mean anything");
+    explore(small, STATES_MIN);
 }
 
 #[test]
 fn with_a_coordinator_that_dies_every_order_of_events_is_atomic_and_comes_to_its_end() {
     let small = Small { starts: 2, deaths: 1, time_outs: 0, lates: 0, epochs: 1, on_the_way: 2 };
-    let states = explore(small);
-    assert!(states > 5_000, "{states} states are too few to mean anything");
+    explore(small, STATES_MIN);
 }
 
 #[test]
 fn with_time_that_runs_out_every_order_of_events_is_atomic_and_comes_to_its_end() {
     let small = Small { starts: 2, deaths: 0, time_outs: 1, lates: 0, epochs: 2, on_the_way: 1 };
-    let states = explore(small);
-    assert!(states > 5_000, "{states} states are too few to mean anything");
+    explore(small, STATES_MIN);
 }
 
 #[test]
 fn with_a_coordinator_that_dies_time_that_runs_out_and_late_ends_every_order_of_events_comes_to_its_end() {
     let small = Small { starts: 2, deaths: 1, time_outs: 1, lates: 1, epochs: 1, on_the_way: 1 };
-    let states = explore(small);
-    assert!(states > 5_000, "{states} states are too few to mean anything");
+    explore(small, STATES_MIN);
 }

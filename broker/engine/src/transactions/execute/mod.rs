@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Refuses what can be refused before anything is stored, and has the topics that are still missing created.
+    /// Refuses what can be refused before anything is stored.
     async fn judge(&self, who: &Principal, request: ExecuteRequest) -> Result<Execution, TransactionError> {
         let ExecuteRequest { records, group_offsets, key } = request;
         let group_offsets = group_offsets.filter(|offsets| !offsets.offsets.is_empty());
@@ -86,9 +86,6 @@ impl Engine {
             Some(offsets) => Some(self.core.judge_pending(who, offsets).await?),
             None => None,
         };
-        for (topic, part) in &parts {
-            self.ensure_to_write(topic).await.map_err(|error| refused(topic, &part.places, error))?;
-        }
         let topic = self.core.ensure_coordinators::<TransactionKind>().await?;
         let body = key.as_ref().map(|(_, digest)| BodyDigest(*digest));
         let id = self.core.execute_ids.take(who, key.as_ref().map(|(key, _)| &**key)).await;
@@ -272,32 +269,17 @@ fn refused(topic: &TopicName, places: &[usize], error: ProduceError) -> Transact
 
 #[cfg(test)]
 mod tests {
-    use levada_log::SimStorage;
-    use levada_model::{AllowAll, ManualClock, Offset, Record, Timestamp};
+    use levada_model::{Offset, Record};
 
     use super::*;
-    use crate::{CreateTopic, EngineOptions, ExecuteRecord, GroupOptions, ProduceRecord};
+    use crate::{CreateTopic, ExecuteRecord, ProduceRecord, testing};
 
     fn topic() -> TopicName {
         TopicName::new("t").expect("a name")
     }
 
     async fn open() -> Engine {
-        let clock = Arc::new(ManualClock::at(Timestamp(1)));
-        let options = EngineOptions {
-            storage: Arc::new(SimStorage::new(clock.clone())),
-            data_dir: "data".into(),
-            clock,
-            authorizer: Arc::new(AllowAll),
-            auto_create_topics: false,
-            producer_expiration: Duration::from_secs(60),
-            maintenance_interval: Duration::from_secs(60),
-            compaction_memory_bytes: 1 << 20,
-            linger: Duration::ZERO,
-            groups: GroupOptions::default(),
-            modules: None,
-        };
-        let engine = Engine::open(options).expect("it opens");
+        let engine = testing::open();
         let new = CreateTopic { name: topic(), partitions: 1, config: Default::default() };
         engine.create_topic(&Principal::anonymous(), new).await.expect("created");
         engine

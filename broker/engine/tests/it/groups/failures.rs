@@ -1,8 +1,6 @@
 //! A disk that fails, a queue that is full, requests that vanish: nobody is shown what is not there.
 
-use std::future::Future;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use levada_engine::{Engine, From, GroupDescription, GroupError, GroupState, OffsetCommit};
@@ -12,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{Member, committed, filled, group, joining, open};
 use crate::gate::Gate;
-use crate::support::{Bench, LONG, create, me, name, p, until};
+use crate::support::{Bench, LONG, create, me, name, p, poll_times, until};
 
 #[tokio::test]
 async fn a_failed_sync_refuses_what_was_under_way_and_shows_nothing_of_it() {
@@ -206,23 +204,6 @@ async fn a_waiting_fetch_ends_when_the_engine_closes() {
         assert!(matches!(ended.expect("it ends"), Err(GroupError::Closing)));
     }
     assert!(matches!(engine.heartbeat(&me(), &group("j"), &other.member_id).await, Err(GroupError::Closing)));
-}
-
-/// Polls a future so many times at most; its answer, if it has come.
-async fn poll_times<T>(future: impl Future<Output = T>, mut times: usize) -> Option<T> {
-    let mut future = pin!(future);
-    std::future::poll_fn(move |context| {
-        if times == 0 {
-            return Poll::Ready(None);
-        }
-        times -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending if times == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// Shows the same as a copy of the disk from which all is lost that was not synced. Where a rebalance is due the copy goes

@@ -22,6 +22,8 @@ const WORKERS: usize = 3;
 const CUTS: u64 = 8;
 /// Commits between two cuts.
 const PACE: usize = 12;
+/// Records that wait for the members, beyond which no more come: what they leave is read again after each cut.
+const BACKLOG: u64 = 200;
 
 async fn start_on(disk: &SimStorage) -> Harness {
     let disk = disk.clone();
@@ -102,10 +104,17 @@ async fn pictures() -> Vec<(Answered, SimStorage)> {
         let (harness, answered, stop) = (Arc::clone(&harness), Arc::clone(&answered), Arc::clone(&stop));
         tasks.spawn(async move { worker(&harness, number, &answered, &stop).await });
     }
-    let (feeding, stopped) = (Arc::clone(&harness), Arc::clone(&stop));
+    let (feeding, read, stopped) = (Arc::clone(&harness), Arc::clone(&answered), Arc::clone(&stop));
     tasks.spawn(async move {
+        let mut stored = 0;
         while !stopped.load(Ordering::Relaxed) {
-            store(&feeding, "t", 5).await;
+            let committed: u64 = read.lock().expect("no panic").committed.values().sum();
+            if stored < committed + BACKLOG {
+                store(&feeding, "t", 5).await;
+                stored += 5;
+            } else {
+                tokio::task::yield_now().await;
+            }
         }
     });
     let mut pictures = Vec::new();

@@ -1,7 +1,8 @@
 //! Transactions of one request.
 
 use levada_engine::{
-    Acks, AlterTopic, BatchesRequest, ExecuteRecord, ExecuteRequest, Executed, ProduceRecord, RecordFault,
+    Acks, AlterTopic, BatchesRequest, EngineOptions, ExecuteRecord, ExecuteRequest, Executed, ProduceRecord,
+    RecordFault,
 };
 use levada_model::{Record, limits};
 use serde_json::json;
@@ -148,6 +149,22 @@ async fn a_key_executes_once_and_answers_the_same_also_after_a_restart() {
         !execute(&engine, keyed("k", 2, records())).await.duplicate
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_repeat_and_a_refused_one_leave_no_topic() {
+    let (bench, _) = Bench::sim();
+    let engine = Engine::open(EngineOptions { auto_create_topics: true, ..bench.options() }).expect("it opens");
+    let to_new = |topic: &str| vec![to_topic(topic, record("", "x"))];
+    let first = execute(&engine, keyed("k", 1, to_new("new"))).await;
+    engine.delete_topic(&me(), &name("new")).await.expect("deleted");
+    let again = execute(&engine, keyed("k", 1, to_new("new"))).await;
+    assert_eq!((again.records, again.duplicate), (first.records, true));
+    let reused = try_execute(&engine, keyed("k", 2, to_new("other"))).await;
+    assert!(matches!(reused, Err(TransactionError::KeyReused)), "{reused:?}");
+    for topic in ["new", "other"] {
+        assert!(engine.describe_topic(&me(), &name(topic)).is_err(), "{topic}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,5 @@
 //! A disk that fails, a queue that is full, requests that vanish: what was answered holds, and nothing hangs.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::Poll;
-
 use levada_engine::{From, OffsetCommit};
 use levada_log::CrashPlan;
 use levada_model::limits;
@@ -12,7 +8,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::gate::Gate;
-use crate::support::{LONG, create, produce, until};
+use crate::support::{LONG, create, poll_times, produce, until};
 
 #[tokio::test]
 async fn a_failed_disk_answers_all_who_wait_and_takes_nothing_more() {
@@ -420,23 +416,6 @@ async fn a_marker_that_a_partition_could_not_take_is_written_later() {
     .await;
     ending.await.expect("no panic").expect("committed");
     assert!(read(&engine, "t").await.contains(&"x".to_owned()));
-}
-
-/// Polls a future so many times at most; its answer, if it has come.
-async fn poll_times<T>(future: impl Future<Output = T>, mut times: usize) -> Option<T> {
-    let mut future = pin!(future);
-    std::future::poll_fn(move |context| {
-        if times == 0 {
-            return Poll::Ready(None);
-        }
-        times -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending if times == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[tokio::test]
