@@ -67,8 +67,15 @@ impl Trial<'_> {
         let (topic, partition) = &self.place;
         while left > 0 && bytes_left > 0 {
             let (wait, isolation) = (Duration::ZERO, Isolation::ReadCommitted);
-            let request =
-                FetchRequest { from, max_records: left, max_bytes: bytes_left, wait, isolation, filter: None };
+            let request = FetchRequest {
+                from,
+                max_records: left,
+                max_bytes: bytes_left,
+                wait,
+                isolation,
+                filter: None,
+                as_stored: false,
+            };
             let fetched = engine.fetch(self.who, topic, *partition, request).await.map_err(refused)?;
             if from == From::Offset(fetched.next_offset) {
                 return Ok(());

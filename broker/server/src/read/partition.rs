@@ -85,7 +85,8 @@ pub(super) async fn read_partition(
         Some(wanted) => Some(wanted.open(&engine, &who).await?),
         None => None,
     };
-    let request = FetchRequest { from, max_records, max_bytes, wait, isolation, filter, as_stored: media == RECORD_BATCH };
+    let request =
+        FetchRequest { from, max_records, max_bytes, wait, isolation, filter, as_stored: media == RECORD_BATCH };
     let fetched = engine.fetch(&who, &topic, partition, request).await.map_err(|error| refusal::fetch(&error))?;
     Ok(match media {
         RECORD_BATCH => rendering::batches(fetched),
