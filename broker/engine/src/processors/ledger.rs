@@ -127,7 +127,7 @@ impl Ledger {
         let request =
             ProduceRequest { records: outputs.iter().map(record).collect(), once, ..ProduceRequest::default() };
         let engine = Engine { core: core.clone() };
-        let produced = match engine.produce(&self.plan.owner, &self.plan.spec.sink, request).await {
+        let produced = match engine.produce_in_own(&self.plan.owner, &self.plan.spec.sink, request).await {
             Err(crate::ProduceError::Records(faults)) => {
                 return Ok(faults.into_iter().map(|(place, fault)| (place, fault.to_string())).collect());
             }
