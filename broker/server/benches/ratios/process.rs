@@ -1,5 +1,4 @@
-//! The servers under load, each a process of its own (this program again), so that its processor time and memory can be
-//! told from the client's.
+//! The servers under load, each a process of its own, so that its processor time and memory can be told from the client's.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -18,18 +17,19 @@ pub(crate) struct Server {
 impl Server {
     /// Starts this program again as `role` (`bare` or `levada`) over `dir` and waits until it is ready.
     pub(crate) fn start(role: &str, dir: &Path) -> Self {
-        let program = std::env::current_exe().expect("this program has a path");
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        command.env("LEVADA_BENCH_ROLE", role).env("LEVADA_BENCH_DIR", dir);
+        Self::spawn(&mut command, |line| line.trim().parse().ok())
+    }
+
+    /// Starts a server whose first line says, when it is ready, which port it listens on.
+    pub(crate) fn spawn(command: &mut Command, port: impl Fn(&str) -> Option<u16>) -> Self {
         let start = Instant::now();
-        let mut child = Command::new(program)
-            .env("LEVADA_BENCH_ROLE", role)
-            .env("LEVADA_BENCH_DIR", dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program starts again");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
         output.read_line(&mut line).expect("the server says its port");
-        let port = line.trim().parse().unwrap_or_else(|_| panic!("{role} said {line:?} instead of its port"));
+        let port = port(&line).unwrap_or_else(|| panic!("the server said {line:?} instead of its port"));
         Self { child, port, ready_seconds: start.elapsed().as_secs_f64() }
     }
 
