@@ -1,12 +1,13 @@
 //! Changes whose caller goes away, changes of one processor at once, and what holds when a change is answered.
 
 use levada_engine::From;
+use levada_log::CrashPlan;
 use levada_model::Offset;
 use serde_json::json;
 
 use super::*;
-use crate::modules::{self, module};
-use crate::support::{create, poll_times, produce, record};
+use crate::modules::{self, HostHandle, module};
+use crate::support::{Bench, create, poll_times, produce, record};
 
 async fn prepared() -> Engine {
     let (engine, _) = modules::engine();
@@ -84,16 +85,26 @@ async fn what_is_put_or_paused_by_one_who_goes_away_holds_as_a_whole_or_not_at_a
 }
 
 #[tokio::test]
-async fn latest_is_before_all_that_is_produced_after_the_answer() {
+async fn latest_is_before_all_that_is_produced_after_the_answer_also_over_a_power_cut() {
     for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
-        let engine = prepared().await;
+        let (bench, disk) = Bench::sim();
+        let host = HostHandle::default();
+        let engine = modules::open(&bench, &host);
+        create(&engine, "in", 1, &[]).await;
+        create(&engine, "out", 1, &[]).await;
         produce(&engine, "in", vec![record("k", "before")]).await;
         let sources = vec![from("in", From::Latest)];
         put(&engine, ProcessorSpec { sources, guarantee, ..spec(vec![]) }).await;
         produce(&engine, "in", vec![record("k", "behind")]).await;
+        let cut = bench.with(disk.crash(&CrashPlan::all_lost()));
         caught_up(&engine).await;
         assert_eq!(out(&engine, "out", 0).await, ["behind"], "{guarantee:?}");
         assert_eq!(info(&engine).await.tasks[0].position, Offset(2));
+        engine.close().await.expect("closed");
+        drop(engine);
+        let engine = modules::open(&cut, &host);
+        caught_up(&engine).await;
+        assert_eq!(out(&engine, "out", 0).await, ["behind"], "{guarantee:?}");
     }
 }
 
