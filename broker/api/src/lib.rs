@@ -49,8 +49,8 @@ pub use record_schema::{
 };
 pub use topics::{
     AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
-    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
-    WaitingFor,
+    PartitionState, PartitionerFallbacks, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition,
+    TruncatedTopic, Uncompacted, WaitingFor,
 };
 pub use transactions::{
     BeginTransaction, BegunTransaction, ExecuteIn, ExecutedRecord, ExecutedTransaction, OpenTransaction,

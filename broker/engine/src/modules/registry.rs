@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::ModuleError;
 use super::blobs::Blobs;
+use super::turns::AllTurns;
 use super::uses::module_uses;
 use crate::directory::Directory;
 use crate::metadata::{Image, Metadata};
@@ -41,6 +42,8 @@ pub(crate) struct Modules {
     /// Held from before bytes are written or removed until the metadata say so.
     pub(super) blobs: Mutex<()>,
     pub(super) uploads: Semaphore,
+    /// Of the reads through each module.
+    pub(super) turns: AllTurns,
 }
 
 /// One version, loaded or not.
@@ -73,6 +76,7 @@ impl Modules {
             closing: AtomicBool::new(false),
             blobs: Mutex::default(),
             uploads: Semaphore::new(limits::MODULE_UPLOADS_MAX),
+            turns: AllTurns::default(),
         }
     }
 

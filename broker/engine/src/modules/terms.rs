@@ -12,6 +12,7 @@ use levada_model::{Denied, ModuleName, ModuleRef, Principal, ProcessorName, Reco
 use serde_json::Value;
 use thiserror::Error;
 
+use super::turns::Turns;
 use super::{Extension, Modules};
 use crate::{FetchError, From};
 
@@ -76,6 +77,7 @@ pub struct RecordFilter {
     pub module: ModuleRef,
     pub(crate) extension: Arc<Extension<dyn Transform>>,
     pub(crate) modules: Arc<Modules>,
+    pub(crate) turns: Turns,
 }
 
 impl fmt::Debug for RecordFilter {
