@@ -18,6 +18,7 @@ pub use terms::{
     ModuleVersionInfo, PutModule, RecordFilter,
 };
 
+pub(crate) use changes::CheckedModules;
 pub(crate) use extension::{Extension, Made, run};
 pub(crate) use judging::judge;
 pub(crate) use registry::{Modules, start};
