@@ -1,5 +1,6 @@
 //! The calls of operators.
 
+use std::ops::Bound;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use levada_model::{GroupName, Operation, Principal, ProcessorName, Resource, Tra
 use tokio::time::{sleep, timeout};
 
 use super::positions::{self, Position, PositionError};
+use super::runner::Control;
 use super::terms::{
     Guarantee, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
     ProcessorTask,
@@ -51,25 +53,34 @@ impl Engine {
             let control = core.processors.run(&core, &name, image.paused);
             let word = control.tell(true);
             drop(changing);
-            control.followed(word).await;
+            let core = followed(core, &control, word).await?;
             Ok((core.processor_info(&name, &image).await?, is_new))
         })
         .await
     }
 
-    /// All processors by name; those that `who` may not see are left out.
+    /// A page of the processors, by name, and whether there are more; those that `who` may not see are left out. It begins
+    /// behind a name.
     ///
     /// # Errors
     /// See [`ProcessorError`].
-    pub async fn processors(&self, who: &Principal) -> Result<Vec<ProcessorInfo>, ProcessorError> {
+    pub async fn processors(
+        &self,
+        who: &Principal,
+        after: Option<&ProcessorName>,
+        limit: usize,
+    ) -> Result<(Vec<ProcessorInfo>, bool), ProcessorError> {
         self.core.refuse_closing()?;
+        let image = self.core.metadata.image();
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_seen = |name| self.core.authorize(who, Operation::Describe, Resource::Processor(name)).is_ok();
+        let behind = image.processors.range((begin, Bound::Unbounded));
+        let mut seen = behind.filter(|(name, _)| is_seen(name));
         let mut infos = Vec::new();
-        for (name, image) in &self.core.metadata.image().processors {
-            if self.core.authorize(who, Operation::Describe, Resource::Processor(name)).is_ok() {
-                infos.push(self.core.processor_info(name, image).await?);
-            }
+        for (name, image) in seen.by_ref().take(limit) {
+            infos.push(self.core.processor_info(name, image).await?);
         }
-        Ok(infos)
+        Ok((infos, seen.next().is_some()))
     }
 
     /// One processor.
@@ -104,7 +115,7 @@ impl Engine {
             let control = core.processors.run(&core, &name, paused);
             let word = control.tell(!paused);
             drop(changing);
-            control.followed(word).await;
+            let core = followed(core, &control, word).await?;
             core.processor_info(&name, &image).await
         })
         .await
@@ -152,9 +163,10 @@ impl Engine {
         carried_out(async move {
             let _changing = core.processors.changing(&name).await;
             core.propose_processor(Command::DeleteProcessor { name: name.clone() }).await?;
-            if let Some(control) = core.processors.get(&name) {
-                control.followed(control.tell(false)).await;
-            }
+            let core = match core.processors.get(&name) {
+                Some(control) => followed(core, &control, control.tell(false)).await?,
+                None => core,
+            };
             let positions = if keep_state { Ok(()) } else { core.delete_positions(&name).await };
             core.processors.forget(&name);
             positions
@@ -198,6 +210,14 @@ async fn carried_out<T: Send + 'static>(
             Err(ProcessorError::Busy { reason, possible: true })
         }
     }
+}
+
+/// Waits until a word is followed, and holds nothing of the engine meanwhile.
+async fn followed(core: Arc<Core>, control: &Control, word: u64) -> Result<Arc<Core>, ProcessorError> {
+    let engine = Arc::downgrade(&core);
+    drop(core);
+    control.followed(word).await;
+    engine.upgrade().ok_or(ProcessorError::Closing)
 }
 
 impl Core {

@@ -55,11 +55,12 @@ impl Input {
         self.batch.records().filter_map(Result::ok)
     }
 
-    /// The offset of the first record, and of the one in the middle if there are several.
+    /// The offset of the first record, and of the one in the middle if there are several; none where one cannot be taken
+    /// apart.
     pub(super) fn first_and_middle(&self) -> Option<(Offset, Option<Offset>)> {
-        let first = self.records().next()?.offset;
-        let middle = self.records().nth(self.batch.record_count() / 2).map(|record| record.offset);
-        Some((first, middle.filter(|middle| *middle > first)))
+        let offsets: Vec<_> = self.records().map(|record| record.offset).collect();
+        let (first, middle) = (*offsets.first()?, offsets[offsets.len() / 2]);
+        (offsets.len() == self.batch.record_count()).then(|| (first, Some(middle).filter(|middle| *middle > first)))
     }
 
     /// The time that a record is stored with.

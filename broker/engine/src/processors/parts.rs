@@ -69,7 +69,9 @@ impl Task {
             Ok(judged) => self.store(core, ledger, &input, judged).await?,
             Err(StepFault::Busy(reason)) => return Err(Halt::Busy(reason)),
             Err(StepFault::Failed(refused)) => {
-                let (first, middle) = input.first_and_middle().unwrap_or((from, None));
+                let Some((first, middle)) = input.first_and_middle() else {
+                    return Err(self.failure(&input, from, refused.reason));
+                };
                 Some(Fault { first, middle, refused })
             }
         };

@@ -65,10 +65,9 @@ pub(super) async fn list(
 ) -> Result<Json<ProcessorList>, Refusal> {
     let Page { limit, after } = Page::<ProcessorName>::read(&mut params)?;
     params.finish()?;
-    let all = engine.processors(&who).await.map_err(refuse)?;
-    let mut left = all.into_iter().filter(|info| after.as_ref().is_none_or(|after| info.name > *after));
-    let processors: Vec<_> = left.by_ref().take(limit).map(processor).collect();
-    let next_cursor = left.next().and(processors.last()).map(|last| next_cursor(&last.name));
+    let (page, has_more) = engine.processors(&who, after.as_ref(), limit).await.map_err(refuse)?;
+    let processors: Vec<_> = page.into_iter().map(processor).collect();
+    let next_cursor = processors.last().filter(|_| has_more).map(|last| next_cursor(&last.name));
     Ok(Json(ProcessorList { processors, next_cursor }))
 }
 

@@ -37,7 +37,7 @@ async fn a_trial_says_what_would_come_out_and_stores_nothing() {
     assert_eq!(rows(&trial(From::Offset(Offset(5)), 100).await).len(), 1, "the other partition has nothing there");
     assert_eq!(trial(From::Earliest, 2).await.records_in, 2, "one of each partition");
     assert!(out(&engine, "out", 0).await.is_empty());
-    assert!(engine.processors(&me()).await.expect("a list").is_empty());
+    assert!(engine.processors(&me(), None, 9).await.expect("a list").0.is_empty());
 }
 
 #[tokio::test]
