@@ -22,8 +22,8 @@ mod ws;
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem, echo};
 pub use groups::{
-    AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription, GroupGap,
-    GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
+    AssignorConfig, AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription,
+    GroupGap, GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
     GroupRecords, GroupStart, GroupState, GroupSummary, JoinGroup, JoinedGroup, MemberState, OffsetPlace, OffsetReset,
     RefusedCommit, RejectRecords, ResetCause, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
 };

@@ -135,6 +135,8 @@ pub const GROUP_SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;
 pub const CLIENT_BYTES_MAX: usize = 256;
 /// Longest name of an assignor: `module:`, the module's name, `@` and a version.
 pub const ASSIGNOR_NAME_BYTES_MAX: usize = 267;
+/// Longest config that a member of a group gives for an assignor, as JSON text: every member's record holds it.
+pub const ASSIGNOR_CONFIG_BYTES_MAX: usize = 16 << 10;
 /// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
 pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
 /// Most bytes that a member of Kafka's classic group protocol says of itself for all its protocols together, and most of

@@ -19,6 +19,7 @@ pub use terms::{
     ModuleVersionInfo, PutModule, RecordFilter,
 };
 
+pub(crate) use changes::CheckedModules;
 pub(crate) use extension::{Extension, Made, run};
 pub(crate) use judging::{Front, judge, judge_front};
 pub(crate) use registry::{Modules, start};

@@ -8,7 +8,7 @@ use levada_extension::{
     LogLine, ModuleConfigError, ModuleDigest, ModuleFault, ModuleRefusal, ModuleWorld, Transform, Verdicts,
 };
 use levada_log::StorageError;
-use levada_model::{Denied, ModuleName, ModuleRef, Principal, ProcessorName, Record, Timestamp, TopicName};
+use levada_model::{Denied, GroupName, ModuleName, ModuleRef, Principal, ProcessorName, Record, Timestamp, TopicName};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -57,6 +57,8 @@ pub enum ModuleUse {
     Validator(TopicName),
     /// A step of a processor.
     Processor(ProcessorName),
+    /// The assignor of members of a group.
+    Assignor(GroupName),
 }
 
 /// What became of an upload.

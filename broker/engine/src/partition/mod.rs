@@ -340,6 +340,18 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     }
 }
 
+/// Does async work of several steps to its end, whatever becomes of who waits for it.
+pub(crate) async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // As above.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 fn open_log(
     directory: &Directory,
     path: &Path,
