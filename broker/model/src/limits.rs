@@ -180,7 +180,8 @@ pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
 pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
 /// Most jobs that wait for one module; a further one is refused.
 pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
-/// How long a produce, a read or a group waits for a module's answer, also where it has to wait for its turn.
+/// How long a produce, a read or a group waits for a module's answer, until it is loaded and its turn comes too; a read as long
+/// again for room to read.
 pub const MODULE_WAIT_MS_MAX: u64 = 30_000;
 /// Most reads through one module that are read and judged at once; the others wait.
 pub const FILTERED_READS_AT_ONCE_MAX: usize = 16;

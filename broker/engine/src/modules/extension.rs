@@ -74,11 +74,14 @@ impl<E: Made + ?Sized> Extension<E> {
         modules: &Arc<Modules>,
         call: impl FnOnce(&E) -> Result<R, ModuleFault> + Send + 'static,
     ) -> Result<R, ModuleFault> {
-        let version = modules.version(&self.module).await.map_err(|error| fault(&error))?;
         let this = self.clone();
+        let answer = async move {
+            let version = modules.version(&this.module).await.map_err(|error| fault(&error))?;
+            run(&version.clone(), move || call(&*this.make(&*version)?)).await?
+        };
         let wait = Duration::from_millis(limits::MODULE_WAIT_MS_MAX);
-        match timeout(wait, run(&version.clone(), move || call(&*this.make(&*version)?))).await {
-            Ok(answer) => answer?,
+        match timeout(wait, answer).await {
+            Ok(answer) => answer,
             Err(_) => Err(ModuleBusy { reason: format!("it was not done after {} ms", wait.as_millis()) }.into()),
         }
     }

@@ -91,7 +91,10 @@ async fn a_validator_that_takes_too_long_has_a_code_of_its_own_on_every_face() {
         ] {
             let told = (&problem["code"], &problem["retryable"], &problem["effect"], &problem["status"]);
             assert_eq!(told, (&json!(code), &json!(true), &json!("none"), &json!(503)), "{problem}");
-            assert!(problem["detail"].as_str().is_some_and(|it| it.contains("validator v gave no answer")), "{problem}");
+            assert!(
+                problem["detail"].as_str().is_some_and(|it| it.contains("validator v gave no answer")),
+                "{problem}"
+            );
         }
     }
     assert_eq!(count(&harness, "t").await, 0);
