@@ -180,6 +180,23 @@ async fn a_record_over_which_a_filter_fails_is_named_on_every_face_behind_what_i
 }
 
 #[tokio::test]
+async fn a_subscription_delivers_all_before_a_record_over_which_its_filter_fails_however_slowly_it_is_taken() {
+    let harness = Harness::start(|_| {}).await;
+    harness.topic("t").await;
+    put_transform(&harness, "f", json!({})).await;
+    let before = ["a", "b", "c", "d"];
+    store(&harness, "t", &before).await;
+    store(&harness, "t", &["trap"]).await;
+    let mut client = Client::open(&harness).await;
+    client.subscribe(json!({ "from": "earliest", "filter": "module:f" })).await;
+    for text in before {
+        client.credit(1).await;
+        assert_eq!(texts(&client.until("records").await["records"]), [text]);
+    }
+    names(&client.until("error").await["problem"], "module-failed", 4);
+}
+
+#[tokio::test]
 async fn streams_wait_for_a_filter_that_has_no_room() {
     let harness = Harness::start(|options| options.sse_heartbeat = Duration::from_millis(1)).await;
     harness.topic("t").await;
