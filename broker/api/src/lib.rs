@@ -22,8 +22,8 @@ mod ws;
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem, echo};
 pub use groups::{
-    AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription, GroupGap,
-    GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
+    AssignorConfig, AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription,
+    GroupGap, GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
     GroupRecords, GroupStart, GroupState, GroupSummary, JoinGroup, JoinedGroup, MemberState, OffsetPlace, OffsetReset,
     RefusedCommit, RejectRecords, ResetCause, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
 };
@@ -49,8 +49,8 @@ pub use record_schema::{
 };
 pub use topics::{
     AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
-    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
-    WaitingFor,
+    PartitionState, PartitionerFallbacks, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition,
+    TruncatedTopic, Uncompacted, WaitingFor,
 };
 pub use transactions::{
     BeginTransaction, BegunTransaction, ExecuteIn, ExecutedRecord, ExecutedTransaction, OpenTransaction,

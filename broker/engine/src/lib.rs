@@ -29,7 +29,7 @@ mod transactions;
 
 pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
 pub use engine::{CloseError, Engine, EngineOptions, GroupStats, Health, OpenError, Stats};
-pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, Filtered, From, Isolation, TimeOffset};
+pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, Filtered, FilteredAt, From, Isolation, TimeOffset};
 pub use groups::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,

@@ -135,6 +135,8 @@ pub const GROUP_SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;
 pub const CLIENT_BYTES_MAX: usize = 256;
 /// Longest name of an assignor: `module:`, the module's name, `@` and a version.
 pub const ASSIGNOR_NAME_BYTES_MAX: usize = 267;
+/// Longest config that a member of a group gives for an assignor, as JSON text: every member's record holds it.
+pub const ASSIGNOR_CONFIG_BYTES_MAX: usize = 16 << 10;
 /// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
 pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
 /// Most bytes that a member of Kafka's classic group protocol says of itself for all its protocols together, and most of
@@ -178,6 +180,10 @@ pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
 pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
 /// Most jobs that wait for one module; a further one is refused.
 pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
+/// How long a produce, a read or a group waits for a module's answer, also where it has to wait for its turn.
+pub const MODULE_WAIT_MS_MAX: u64 = 30_000;
+/// Most reads through one module that are read and judged at once; the others wait.
+pub const FILTERED_READS_AT_ONCE_MAX: usize = 16;
 /// CPU time of a transform's or an aggregator's call, before what its records add.
 pub const MODULE_CALL_MS_MAX: u64 = 100;
 /// What each record adds to that, in microseconds.

@@ -2,13 +2,15 @@
 //! the name means at that moment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_extension::{
     Assignor, ModuleBusy, ModuleConfigError, ModuleDigest, ModuleFault, ModuleVersion, Partitioner, Transform,
 };
-use levada_model::ModuleRef;
+use levada_model::{ModuleRef, limits};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::{ModuleError, Modules};
 
@@ -65,7 +67,8 @@ impl<E: Made + ?Sized> Extension<E> {
     /// Calls it on a thread of the host.
     ///
     /// # Errors
-    /// Also when there is no such module any more, or it cannot be loaded.
+    /// Also when there is no such module any more, or it cannot be loaded; and [`ModuleFault::Busy`] when it is not done after
+    /// `MODULE_WAIT_MS_MAX`: its own deadlines count what it computes, not how long it waits for others.
     pub(crate) async fn call<R: Send + 'static>(
         self: &Arc<Self>,
         modules: &Arc<Modules>,
@@ -73,7 +76,11 @@ impl<E: Made + ?Sized> Extension<E> {
     ) -> Result<R, ModuleFault> {
         let version = modules.version(&self.module).await.map_err(|error| fault(&error))?;
         let this = self.clone();
-        run(&version.clone(), move || call(&*this.make(&*version)?)).await?
+        let wait = Duration::from_millis(limits::MODULE_WAIT_MS_MAX);
+        match timeout(wait, run(&version.clone(), move || call(&*this.make(&*version)?))).await {
+            Ok(answer) => answer?,
+            Err(_) => Err(ModuleBusy { reason: format!("it was not done after {} ms", wait.as_millis()) }.into()),
+        }
     }
 
     /// Makes it of a version. Blocks, so it belongs on a thread of the host.
@@ -90,13 +97,18 @@ impl<E: Made + ?Sized> Extension<E> {
     }
 }
 
-/// Runs a job on a thread of the host, and waits for what it gives.
+/// Runs a job on a thread of the host, and waits for what it gives. Not if nobody waits any more when its turn comes.
 pub(crate) async fn run<R: Send + 'static>(
     version: &Arc<dyn ModuleVersion>,
     job: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, ModuleBusy> {
     let (sender, answer) = oneshot::channel();
-    version.run(Box::new(move || drop(sender.send(job()))))?;
+    let job = move || {
+        if !sender.is_closed() {
+            drop(sender.send(job()));
+        }
+    };
+    version.run(Box::new(job))?;
     answer.await.map_err(|_| ModuleBusy { reason: "the host ended before the call".to_owned() })
 }
 

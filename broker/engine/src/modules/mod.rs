@@ -11,6 +11,7 @@ mod extension;
 mod judging;
 mod registry;
 mod terms;
+mod turns;
 mod uses;
 
 pub use terms::{
@@ -18,7 +19,9 @@ pub use terms::{
     ModuleVersionInfo, PutModule, RecordFilter,
 };
 
+pub(crate) use changes::CheckedModules;
 pub(crate) use extension::{Extension, Made, run};
-pub(crate) use judging::judge;
+pub(crate) use judging::{Front, judge, judge_front};
 pub(crate) use registry::{Modules, start};
+pub(crate) use turns::Turn;
 pub(crate) use uses::{PARTITIONER, VALIDATOR, module_uses, topic_modules};

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::ModuleError;
 use super::blobs::Blobs;
+use super::turns::AllTurns;
 use super::uses::module_uses;
 use crate::directory::Directory;
 use crate::metadata::{Image, Metadata};
@@ -38,9 +39,13 @@ pub(crate) struct Modules {
     /// Seeds that calls are given.
     seeds: AtomicU64,
     closing: AtomicBool,
-    /// Held from before bytes are written or removed until the metadata say so.
+    /// Held from before bytes are written or removed until the metadata say so. Nothing of a module runs meanwhile.
     pub(super) blobs: Mutex<()>,
-    pub(super) uploads: Semaphore,
+    pub(super) uploads: Arc<Semaphore>,
+    /// Of the reads through each module.
+    pub(super) turns: AllTurns,
+    /// Held by members while they join with an assignor that is a module, and by who changes what the modules' names mean.
+    pub(crate) joins: Arc<tokio::sync::RwLock<()>>,
 }
 
 /// One version, loaded or not.
@@ -72,7 +77,9 @@ impl Modules {
             seeds: AtomicU64::new(first ^ second),
             closing: AtomicBool::new(false),
             blobs: Mutex::default(),
-            uploads: Semaphore::new(limits::MODULE_UPLOADS_MAX),
+            uploads: Arc::new(Semaphore::new(limits::MODULE_UPLOADS_MAX)),
+            turns: AllTurns::default(),
+            joins: Arc::default(),
         }
     }
 
@@ -131,6 +138,11 @@ impl Modules {
             Some(version) => Ok((number, version.digest)),
             None => Err(ModuleError::NoVersion { name: module.name.clone(), version: number }),
         }
+    }
+
+    /// Whether each name means these bytes still. The caller holds `changes`.
+    pub(crate) fn are_meant(&self, digests: &[(ModuleRef, ModuleDigest)]) -> bool {
+        digests.iter().all(|(module, digest)| self.resolve(module).is_ok_and(|(_, meant)| meant == *digest))
     }
 
     /// The version that is meant now, loaded.

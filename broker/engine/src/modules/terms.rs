@@ -8,10 +8,11 @@ use levada_extension::{
     LogLine, ModuleConfigError, ModuleDigest, ModuleFault, ModuleRefusal, ModuleWorld, Transform, Verdicts,
 };
 use levada_log::StorageError;
-use levada_model::{Denied, ModuleName, ModuleRef, Principal, ProcessorName, Record, Timestamp, TopicName};
+use levada_model::{Denied, GroupName, ModuleName, ModuleRef, Principal, ProcessorName, Record, Timestamp, TopicName};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::turns::Turns;
 use super::{Extension, Modules};
 use crate::{FetchError, From};
 
@@ -56,6 +57,8 @@ pub enum ModuleUse {
     Validator(TopicName),
     /// A step of a processor.
     Processor(ProcessorName),
+    /// The assignor of members of a group.
+    Assignor(GroupName),
 }
 
 /// What became of an upload.
@@ -76,6 +79,7 @@ pub struct RecordFilter {
     pub module: ModuleRef,
     pub(crate) extension: Arc<Extension<dyn Transform>>,
     pub(crate) modules: Arc<Modules>,
+    pub(crate) turns: Turns,
 }
 
 impl fmt::Debug for RecordFilter {

@@ -1,6 +1,7 @@
 //! Modules on a record's way in: the topic's partitioner, and its validator.
 //!
-//! A partitioner that fails is stood in for, and that is counted; a validator that fails lets nothing pass.
+//! A partitioner that fails is stood in for, and that is counted; a validator that fails lets nothing pass. Not here: where a
+//! request went that came before (`earlier`).
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use levada_extension::{
 use levada_log::RecordSection;
 use levada_model::{Offset, PartitionIndex, Timestamp, TimestampType, TopicName, limits};
 
+use super::earlier::Earlier;
 use super::{BatchBuf, Once, ProduceError, ProduceRecord, ProduceRequest, RecordFault, by_partition};
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
@@ -22,11 +24,12 @@ pub(super) async fn place(
     topic: &Topic,
     state: &TopicState,
     request: ProduceRequest,
+    earlier: &Earlier,
     now: Timestamp,
 ) -> Result<(ProduceRequest, Vec<PartitionIndex>), ProduceError> {
     let (request, chosen) = match &state.partitioner {
         Some(_) if request.records.iter().any(|record| record.partition.is_none()) => {
-            by_module(core, topic, state, request, now).await?
+            by_module(core, topic, state, request, earlier, now).await?
         }
         _ => (request, None),
     };
@@ -38,18 +41,24 @@ pub(super) async fn place(
     Ok((request, placements))
 }
 
-/// That the topic's validator, if it has one, lets all records pass.
+/// That the topic's validator, if it has one, lets all records pass. It is not asked about what is stored already, since its
+/// answer may be another by now.
 pub(super) async fn validate(
     core: &Core,
     topic: &Topic,
     state: &TopicState,
     request: ProduceRequest,
     placements: &[PartitionIndex],
+    earlier: &Earlier,
     now: Timestamp,
 ) -> Result<ProduceRequest, ProduceError> {
     let Some(validator) = &state.validator else { return Ok(request) };
     let moment = core.modules.moment(stand_in(&request.once));
-    let parts = by_partition(placements);
+    let mut parts = by_partition(placements);
+    parts.retain(|(partition, _)| !earlier.is_held_by(*partition));
+    if parts.is_empty() {
+        return Ok(request);
+    }
     let order: Vec<_> = parts.iter().flat_map(|(_, places)| places).copied().collect();
     let records = Arc::new(request.records);
     let (shared, name) = (records.clone(), topic.name().clone());
@@ -152,6 +161,7 @@ async fn by_module(
     topic: &Topic,
     state: &TopicState,
     request: ProduceRequest,
+    earlier: &Earlier,
     now: Timestamp,
 ) -> Result<(ProduceRequest, Option<Vec<PartitionIndex>>), ProduceError> {
     let Some(partitioner) = &state.partitioner else { return Ok((request, None)) };
@@ -180,6 +190,9 @@ async fn by_module(
         // Who comes again finds room, and then its records go where they belong.
         Err(ModuleFault::Busy(busy)) => {
             return Err(ProduceError::PartitionerBusy { module: partitioner.module().clone(), busy });
+        }
+        Err(fault) if !earlier.lets_stand_in() => {
+            return Err(ProduceError::Partitioner { module: partitioner.module().clone(), fault });
         }
         Err(fault) => {
             core.directory.counters().partitioner_fallbacks.add(1);

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use http::StatusCode;
-use levada_api::{AssignorFallback, GroupDescription, GroupLag, GroupList, GroupMember, GroupSummary};
+use levada_api::{AssignorConfig, AssignorFallback, GroupDescription, GroupLag, GroupList, GroupMember, GroupSummary};
 use levada_model::GroupName;
 
 use super::words::{group_state, member_state, partitions};
@@ -51,6 +51,8 @@ pub(super) async fn describe(
         state: group_state(group.state),
         generation: group.generation,
         assignor: group.assignor.map(|name| name.to_string()),
+        // What a member was let in with is one.
+        assignor_config: group.assignor_config.and_then(|config| AssignorConfig::new(&config).ok()),
         fallback: group.fallback.map(|fallback| AssignorFallback {
             generation: fallback.generation.0,
             assignor: fallback.assignor.to_string(),

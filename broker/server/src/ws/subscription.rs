@@ -71,7 +71,7 @@ impl Subscription {
         let reader = asked.engine.topics_reader(&asked.who, &topics, begins, isolation).await;
         let reader = reader.map_err(|error| unreadable(&error, &topics))?;
         let reader = match &asked.filter {
-            Some(filter) => reader.filtered(open_filter(asked, filter).await?),
+            Some(filter) => reader.filtered(open_filter(asked, filter).await?).patient(),
             None => reader,
         };
         let (places, is_whole, lag) = (reader.positions(), reader.is_whole(), reader.lag());
