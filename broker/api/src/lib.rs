@@ -35,7 +35,7 @@ pub use modules::{
 pub use processors::{
     DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun,
     ProcessorFailure, ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep,
-    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
+    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, TaskWaiting, ThenWord, TransformStep,
 };
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,

@@ -45,8 +45,8 @@ pub use modules::{
     ModuleVersionInfo, PutModule, RecordFilter,
 };
 pub use processors::{
-    Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
-    ProcessorStep, ProcessorTask, SourceSpec, Then,
+    FailedRecord, Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec,
+    ProcessorState, ProcessorStep, ProcessorTask, ProcessorWaiting, SourceSpec, Then,
 };
 pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,

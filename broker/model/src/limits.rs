@@ -178,6 +178,8 @@ pub const MODULE_CALL_RECORDS_MAX: usize = 10_000;
 pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
 /// Most bytes of stored records that a dry run reads; the first of each partition always comes.
 pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of records and reasons that the dry run of a processor answers; behind them it ends and says so.
+pub const DRY_RUN_OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// Most jobs that wait for one module; a further one is refused.
 pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
 /// How long a produce, a read or a group waits for a module's answer, until it is loaded and its turn comes too; a read as long

@@ -89,7 +89,8 @@ impl Core {
                 Ok(()) => {}
                 Err(ModuleError::Closing) => return Err(ProcessorError::Closing),
                 Err(ModuleError::Storage(error)) => return Err(ProcessorError::Storage(error)),
-                Err(ModuleError::Busy(reason)) => return Err(ProcessorError::Busy(reason)),
+                Err(ModuleError::NoHost) => return Err(ProcessorError::NoHost),
+                Err(ModuleError::Busy(reason)) => return Err(ProcessorError::busy(reason)),
                 Err(ModuleError::Config { error, .. }) => {
                     let is_world = matches!(error, levada_extension::ModuleConfigError::World { .. });
                     faults.push((at(if is_world { "module" } else { "config" }), error.to_string()));
@@ -117,11 +118,10 @@ fn shape(spec: &ProcessorSpec) -> Faults {
     let detail = format!("{} to {}", attempts.start(), attempts.end());
     expect(attempts.contains(&spec.on_error.attempts), "/on_error/attempts", detail);
     let interval_max = limits::PROCESSOR_COMMIT_INTERVAL_MS_MAX;
-    let detail = format!("at most {interval_max} ms");
-    expect(spec.commit_interval_ms <= interval_max, "/commit_interval_ms", detail);
+    let interval = (1..=interval_max).contains(&spec.commit_interval_ms);
+    expect(interval, "/commit_interval_ms", format!("1 to {interval_max} ms"));
     let bytes_max = limits::PROCESSOR_DOCUMENT_BYTES_MAX;
-    let bytes = spec.document.to_string().len();
-    expect(bytes <= bytes_max, "", format!("a document has at most {bytes_max} bytes"));
+    expect(spec.document.len() <= bytes_max, "", format!("a document has at most {bytes_max} bytes"));
     if let Err(error) = Pipeline::new(spec) {
         faults.push(("/timestamp/json".to_owned(), error.to_string()));
     }
