@@ -124,10 +124,12 @@ impl Host {
 impl ModuleHost for Host {
     fn compile(&self, wasm: &Bytes) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
         let digest = ModuleDigest::of(wasm);
-        if let Some(known) = self.inner.known(digest) {
-            return Ok(known);
+        if let Some(whole) = self.inner.whole(digest) {
+            return Ok(whole);
         }
-        if let Some(kept) = self.inner.kept(digest)? {
+        if self.inner.artifacts.component(digest).is_some()
+            && let Some(kept) = self.inner.kept(digest)?
+        {
             return Ok(kept);
         }
         Ok(self.inner.compile(digest, wasm)?)
@@ -218,6 +220,11 @@ impl Inner {
         self.versions.lock().get(&digest).and_then(Weak::upgrade)
     }
 
+    /// The same, if what twins for dry runs are made of is there too.
+    fn whole(&self, digest: ModuleDigest) -> Option<Arc<Version>> {
+        self.known(digest).filter(|_| self.artifacts.component(digest).is_some())
+    }
+
     /// A version out of what was kept. It does not wait for a compilation: what is half written is not whole.
     fn kept(self: &Arc<Self>, digest: ModuleDigest) -> Result<Option<Arc<Version>>, ModuleRefusal> {
         let engine = self.engines.get(Meter::Time);
@@ -229,8 +236,8 @@ impl Inner {
     fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
         let _compiling = self.compiling.lock();
         // While this one waited.
-        if let Some(known) = self.known(digest) {
-            return Ok(known);
+        if let Some(whole) = self.whole(digest) {
+            return Ok(whole);
         }
         let engine = self.engines.get(Meter::Time);
         let (description, pre) = on_compilers_thread(|| {

@@ -79,7 +79,7 @@ impl Engine {
     ) -> Result<(TopicName, Vec<DryRunRecord>, Option<u32>), ModuleError> {
         match input {
             DryRunInput::Records(given) if given.len() > limits::DRY_RUN_RECORDS_MAX => {
-                Err(ModuleError::TooMany { what: "records of a trial", limit: limits::DRY_RUN_RECORDS_MAX as u64 })
+                Err(ModuleError::DryRun(format!("a trial has at most {} records", limits::DRY_RUN_RECORDS_MAX)))
             }
             DryRunInput::Records(given) => {
                 let given = given.into_iter();
@@ -147,7 +147,8 @@ impl Engine {
         let (number, _) = self.core.modules.resolve(&module)?;
         let module = ModuleRef { version: Some(number), ..module };
         let version = self.core.modules.version(&module).await?;
-        let twin = blocking(move || version.dry_run()).await.map_err(refused)?;
+        let modules = self.core.modules.clone();
+        let twin = blocking(move || modules.twin(&*version)).await.map_err(refused)?;
         let started = Instant::now();
         let (shared, asked) = (trial.clone(), twin.clone());
         let output = run(&twin, move || shared.ask(&*asked)).await;

@@ -196,6 +196,22 @@ impl Modules {
         }
     }
 
+    /// A twin of a version for one dry run. What the host has lost of it is made anew of its bytes. Blocks.
+    pub(crate) fn twin(&self, version: &dyn ModuleVersion) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        let lost = match version.dry_run() {
+            Err(lost @ ModuleRefusal::Host { .. }) => lost,
+            twin => return twin,
+        };
+        let (Some(host), digest) = (&self.host, version.describe().digest) else { return Err(lost) };
+        let wasm = self.wasm(digest).map_err(|error| ModuleRefusal::Host { reason: error.to_string() })?;
+        host.compile(&wasm)?;
+        let twin = version.dry_run();
+        // In case that it was deleted meanwhile.
+        let _blobs = self.blobs.lock();
+        self.forget(std::iter::once(digest));
+        twin
+    }
+
     /// Puts in a version that was just compiled.
     pub(super) fn put_loaded(&self, digest: ModuleDigest, version: Arc<dyn ModuleVersion>) {
         let slot = self.slot(digest);

@@ -209,7 +209,19 @@ pub enum ModuleError {
         /// By whom.
         by: Vec<ModuleUse>,
     },
-    /// Bytes, versions or modules beyond a cap.
+    /// Its bytes are more than a module may have.
+    #[error("a module has at most {limit} bytes")]
+    TooLarge {
+        /// The cap.
+        limit: usize,
+    },
+    /// A config is longer than one may be.
+    #[error("a config has at most {limit} bytes")]
+    ConfigTooLong {
+        /// The cap.
+        limit: usize,
+    },
+    /// Versions or modules beyond a cap.
     #[error("{what}: at most {limit}")]
     TooMany {
         /// Of what.

@@ -89,6 +89,7 @@ impl Core {
                 Ok(()) => {}
                 Err(ModuleError::Closing) => return Err(ProcessorError::Closing),
                 Err(ModuleError::Storage(error)) => return Err(ProcessorError::Storage(error)),
+                Err(ModuleError::NoHost) => return Err(ProcessorError::NoHost),
                 Err(ModuleError::Busy(reason)) => return Err(ProcessorError::Busy(reason)),
                 Err(ModuleError::Config { error, .. }) => {
                     let is_world = matches!(error, levada_extension::ModuleConfigError::World { .. });

@@ -208,6 +208,9 @@ pub enum ProcessorError {
         /// The cap.
         limit: usize,
     },
+    /// This broker runs no modules, and the document names some.
+    #[error("this broker runs no modules")]
+    NoHost,
     /// Its coordinator is loading, or the host is busy; try again.
     #[error("{0}")]
     Busy(String),

@@ -49,6 +49,15 @@ async fn a_transform_is_tried_and_compared_on_given_records() {
 }
 
 #[tokio::test]
+async fn a_module_is_tried_though_what_the_host_kept_of_it_is_lost() {
+    let (engine, host) = two_versions().await;
+    host.0.artifacts.lock().clear();
+    let asked = trial(ModuleWorld::Transform, given(&[("k", "a")]));
+    engine.dry_run_module(&me(), &named("m"), asked).await.expect("it is made anew of the bytes that were put");
+    assert_eq!(host.0.artifacts.lock().len(), 1);
+}
+
+#[tokio::test]
 async fn stored_records_are_tried_with_their_places_and_nothing_is_stored() {
     let (engine, _) = two_versions().await;
     create(&engine, "t", 2, &[]).await;
@@ -121,7 +130,7 @@ async fn a_fault_is_an_outcome_and_what_cannot_be_tried_is_refused() {
     let version = DryRun { compare_with: Some(3), ..trial(ModuleWorld::Transform, one()) };
     assert!(matches!(refused(version).await, ModuleError::NoVersion { version: 3, .. }));
     let many = given(&vec![("k", "v"); limits::DRY_RUN_RECORDS_MAX + 1]);
-    assert!(matches!(refused(trial(ModuleWorld::Transform, many)).await, ModuleError::TooMany { .. }));
+    assert!(matches!(refused(trial(ModuleWorld::Transform, many)).await, ModuleError::DryRun(_)));
 }
 
 /// Values by key; what the counting of records by key gives, for instance.

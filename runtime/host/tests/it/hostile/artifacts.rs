@@ -92,6 +92,18 @@ fn damaged_and_forged_artifacts_are_made_anew() {
     }
 }
 
+#[test]
+fn what_is_lost_of_a_module_that_is_loaded_is_kept_again_when_its_bytes_come_again() {
+    let bench = Bench::new();
+    let wasm = Bytes::from(Guest::new().build());
+    let module = bench.module(&wasm);
+    bench.host.forget(module.describe().digest);
+    assert!(matches!(module.dry_run(), Err(ModuleRefusal::Host { .. })), "nothing is left to make a twin of");
+    let same = bench.host.compile(&wasm).expect("a module");
+    assert_eq!(same.describe(), module.describe());
+    works(&module.dry_run().expect("a twin"));
+}
+
 /// A forger with the right to write there.
 #[expect(clippy::disallowed_methods, reason = "a test that forges files, not the broker")]
 fn replace(file: &Path, bytes: &[u8]) {
