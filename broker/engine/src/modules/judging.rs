@@ -1,6 +1,6 @@
 //! Asking a transform for verdicts on any number of records: in calls that are not too large.
 
-use levada_extension::{AnswerLimits, CallBatch, ModuleFault, Transform, Verdict, Verdicts, check_verdicts};
+use levada_extension::{AnswerLimits, CallBatch, ModuleFault, Transform, Verdict, check_verdicts};
 use levada_model::limits::{MODULE_CALL_BYTES_MAX, MODULE_CALL_RECORDS_MAX};
 
 /// A verdict for each record. What is too large for one call is asked in halves.
@@ -20,7 +20,7 @@ pub(crate) fn judge(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<
         answer => {
             let verdicts = answer?;
             check_verdicts(&verdicts, count, &AnswerLimits::default())?;
-            Ok(each(verdicts, count))
+            Ok(verdicts.into_each(count))
         }
     }
 }
@@ -30,16 +30,4 @@ fn judge_halves(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<Verd
     let mut verdicts = judge(transform, &front)?;
     verdicts.extend(judge(transform, &back)?);
     Ok(verdicts)
-}
-
-/// The verdicts one by one.
-pub(crate) fn each(verdicts: Verdicts, count: usize) -> Vec<Verdict> {
-    match verdicts {
-        Verdicts::Each(each) => each,
-        Verdicts::Keep(kept) => {
-            let mut each = vec![Verdict::Drop; count];
-            kept.into_iter().for_each(|place| each[place as usize] = Verdict::Pass);
-            each
-        }
-    }
 }
