@@ -35,7 +35,7 @@ pub use modules::{
 pub use processors::{
     DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun,
     ProcessorFailure, ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep,
-    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
+    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, TaskWaiting, ThenWord, TransformStep,
 };
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
@@ -49,8 +49,8 @@ pub use record_schema::{
 };
 pub use topics::{
     AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
-    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
-    WaitingFor,
+    PartitionState, PartitionerFallbacks, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition,
+    TruncatedTopic, Uncompacted, WaitingFor,
 };
 pub use transactions::{
     BeginTransaction, BegunTransaction, ExecuteIn, ExecutedRecord, ExecutedTransaction, OpenTransaction,

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use levada_api::strict::pointer_token;
 use levada_api::{Effect, ErrorCode, Problem, echo};
 use levada_engine::{ModuleError, TopicError};
-use levada_extension::ModuleFault;
+use levada_extension::{ModuleFault, StopCause};
 use levada_model::{ConfigError, Denied, GroupName, NameError};
 
 use crate::modules;
@@ -75,7 +75,11 @@ pub(crate) fn processor_name(error: &NameError) -> Problem {
 
 /// A module that gave no answer to the broker; `detail` names it.
 pub(crate) fn module_fault(fault: &ModuleFault, detail: String) -> Problem {
-    let code = if matches!(fault, ModuleFault::Busy(_)) { ErrorCode::Overloaded } else { ErrorCode::ModuleFailed };
+    let code = match fault {
+        ModuleFault::Busy(_) => ErrorCode::Overloaded,
+        ModuleFault::Stopped { cause: StopCause::Deadline, .. } => ErrorCode::ModuleTimeout,
+        _ => ErrorCode::ModuleFailed,
+    };
     Problem::new(code, detail)
 }
 

@@ -162,7 +162,8 @@ impl Engine {
         let modules = self.core.modules.clone();
         let extension = Arc::new(Extension::new(module.clone(), config));
         extension.check(&modules).await?;
-        Ok(RecordFilter { module: module.clone(), extension, modules })
+        let turns = modules.turns.of(&module.name);
+        Ok(RecordFilter { module: module.clone(), extension, modules, turns })
     }
 
     /// A version that `who` may see, loaded.

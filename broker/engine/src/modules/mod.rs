@@ -12,6 +12,7 @@ mod group_trial;
 mod judging;
 mod registry;
 mod terms;
+mod turns;
 mod uses;
 
 pub use terms::{
@@ -21,6 +22,7 @@ pub use terms::{
 
 pub(crate) use changes::CheckedModules;
 pub(crate) use extension::{Extension, Made, run};
-pub(crate) use judging::judge;
+pub(crate) use judging::{Front, judge, judge_front};
 pub(crate) use registry::{Modules, start};
+pub(crate) use turns::Turn;
 pub(crate) use uses::{PARTITIONER, VALIDATOR, module_uses, topic_modules};

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::ModuleError;
 use super::blobs::Blobs;
+use super::turns::AllTurns;
 use super::uses::module_uses;
 use crate::directory::Directory;
 use crate::metadata::{Image, Metadata};
@@ -41,6 +42,8 @@ pub(crate) struct Modules {
     /// Held from before bytes are written or removed until the metadata say so. Nothing of a module runs meanwhile.
     pub(super) blobs: Mutex<()>,
     pub(super) uploads: Arc<Semaphore>,
+    /// Of the reads through each module.
+    pub(super) turns: AllTurns,
     /// Held by members while they join with an assignor that is a module, and by who changes what the modules' names mean.
     pub(crate) joins: Arc<tokio::sync::RwLock<()>>,
 }
@@ -75,6 +78,7 @@ impl Modules {
             closing: AtomicBool::new(false),
             blobs: Mutex::default(),
             uploads: Arc::new(Semaphore::new(limits::MODULE_UPLOADS_MAX)),
+            turns: AllTurns::default(),
             joins: Arc::default(),
         }
     }

@@ -15,6 +15,7 @@ use levada_model::{
 use serde_json::Value;
 use thiserror::Error;
 
+use super::turns::Turns;
 use super::{Extension, Modules};
 use crate::{FetchError, From};
 
@@ -81,6 +82,7 @@ pub struct RecordFilter {
     pub module: ModuleRef,
     pub(crate) extension: Arc<Extension<dyn Transform>>,
     pub(crate) modules: Arc<Modules>,
+    pub(crate) turns: Turns,
 }
 
 impl fmt::Debug for RecordFilter {

@@ -291,9 +291,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Whether an idempotency key stands here for another body; blocks.
-    pub(crate) fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence)) -> bool {
-        self.log.lock().as_ref().is_some_and(|log| log.is_key_reused(id, digest, self.directory.now()))
+    /// What an idempotency key stands for here: the body's digest, and the offset of its append. Blocks.
+    pub(crate) fn keyed_append(&self, id: ProducerId) -> Option<((ProducerEpoch, Sequence), Offset)> {
+        self.log.lock().as_ref()?.keyed_append(id, self.directory.now())
     }
 
     /// Sets whether records need a key. Answers the end of the log at that moment: what lies below was stored before.

@@ -39,3 +39,22 @@ async fn a_trial_says_what_would_come_out_and_stores_nothing() {
     assert!(out(&engine, "out", 0).await.is_empty());
     assert!(engine.processors(&me()).await.expect("a list").is_empty());
 }
+
+#[tokio::test]
+async fn a_trial_out_of_which_too_much_comes_ends_and_says_so() {
+    let (engine, _) = modules::engine();
+    modules::put(&engine, "f", module(&["transform"], json!({}))).await;
+    create(&engine, "in", 1, &[]).await;
+    create(&engine, "out", 1, &[]).await;
+    let large = format!("twice{}", "x".repeat(900_000));
+    for _ in 0..12 {
+        produce(&engine, "in", vec![to(0, &large)]).await;
+    }
+    let twice = vec![transform("f"); 3];
+    let tried = engine.dry_run_processor(&me(), spec(twice), From::Earliest, 100).await.expect("tried");
+    let bytes: usize = tried.rows.iter().map(|(.., record)| record.size_bytes()).sum();
+    assert!(tried.truncated);
+    assert!(bytes > 16 << 20 && bytes <= levada_model::limits::DRY_RUN_OUTPUT_BYTES_MAX, "{bytes}");
+    let few = engine.dry_run_processor(&me(), spec(vec![transform("f")]), From::Earliest, 2).await.expect("tried");
+    assert_eq!((few.rows.len(), few.truncated), (4, false));
+}
