@@ -176,6 +176,10 @@ pub const MODULE_CALL_BYTES_MAX: usize = 16 << 20;
 pub const MODULE_CALL_RECORDS_MAX: usize = 10_000;
 /// Most records of a dry run.
 pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
+/// Most members that an assignor is tried with.
+pub const DRY_RUN_MEMBERS_MAX: usize = 1_000;
+/// Most partitions that an assignor is tried with, of all topics together.
+pub const DRY_RUN_PARTITIONS_MAX: u64 = 100_000;
 /// Most bytes of stored records that a dry run reads; the first of each partition always comes.
 pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
 /// Most bytes of records and reasons that the dry run of a processor answers; behind them it ends and says so.

@@ -12,7 +12,7 @@ use super::refusal::refuse;
 use super::words::{processor, task};
 use crate::AppState;
 use crate::extract::{JsonBody, NoParams, Params, ProcessorPath, json_integer};
-use crate::listing::{Page, next_cursor};
+use crate::listing::Page;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -63,12 +63,10 @@ pub(super) async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<ProcessorList>, Refusal> {
-    let Page { limit, after } = Page::<ProcessorName>::read(&mut params)?;
+    let page = Page::<ProcessorName>::read(&mut params)?;
     params.finish()?;
-    let all = engine.processors(&who).await.map_err(refuse)?;
-    let mut left = all.into_iter().filter(|info| after.as_ref().is_none_or(|after| info.name > *after));
-    let processors: Vec<_> = left.by_ref().take(limit).map(processor).collect();
-    let next_cursor = left.next().and(processors.last()).map(|last| next_cursor(&last.name));
+    let (processors, next_cursor) =
+        page.cut(engine.processors(&who).await.map_err(refuse)?, |info| &info.name, processor);
     Ok(Json(ProcessorList { processors, next_cursor }))
 }
 
