@@ -65,7 +65,7 @@ impl Broker {
     /// The values of a partition through a filter, from its beginning.
     pub(super) async fn filtered(&self, topic: &str, filter: &str) -> Result<Vec<String>, Problem> {
         let url = format!("{}/v1/topics/{topic}/partitions/0/records", self.server.url);
-        let query = [("filter", filter), ("max_records", "10000"), ("format", "text")];
+        let query = [("filter", filter), ("max_records", "10000"), ("max_bytes", "16777216"), ("format", "text")];
         let response = reqwest::Client::new().get(url).query(&query).send().await.expect("an answer");
         let is_success = response.status().is_success();
         let body = response.bytes().await.expect("a body");
@@ -73,7 +73,8 @@ impl Broker {
             return Err(serde_json::from_slice(&body).expect("a problem"));
         }
         let body: Value = serde_json::from_slice(&body).expect("JSON");
-        let text = |record: &Value| record["value_text"].as_str().map_or_else(|| record["value"].to_string(), str::to_owned);
+        let text =
+            |record: &Value| record["value_text"].as_str().map_or_else(|| record["value"].to_string(), str::to_owned);
         Ok(body["records"].as_array().expect("records").iter().map(text).collect())
     }
 

@@ -55,10 +55,11 @@ async fn each_hostile_module_has_its_stated_outcome_and_a_neighbour_does_not_not
     let broker = Broker::new(&[]);
     broker.topic("stored", 1, json!({})).await;
     broker.produce("stored", "a").await.expect("it is stored");
+    broker.topic("calm", 1, json!({})).await;
     broker.topic("neighbour", 1, json!({})).await;
     let calm = Neighbour::start(&broker, "neighbour");
     for _ in 0..50 {
-        broker.produce("stored", "a").await.expect("it is stored");
+        broker.produce("calm", "a").await.expect("it is stored");
     }
     let calm = calm.end().await;
     let neighbour = Neighbour::start(&broker, "neighbour");
@@ -206,7 +207,10 @@ async fn a_processor_with_a_hostile_step_sets_records_aside_and_others_run() {
             let found = letters[2].headers.iter().find(|(name, _)| name == wanted).and_then(|(_, text)| text.clone());
             String::from_utf8(found.unwrap_or_else(|| panic!("{wanted}")).to_vec()).expect("text")
         };
-        assert_eq!((header("original_topic"), header("original_offset"), header("attempts")), ("in".into(), "2".into(), "2".into()));
+        assert_eq!(
+            (header("original_topic"), header("original_offset"), header("attempts")),
+            ("in".into(), "2".into(), "2".into())
+        );
         assert!(header("module").starts_with(name) && !header("error").is_empty());
     }
 }
