@@ -140,6 +140,10 @@ impl ModuleHost for HostHandle {
         self.0.artifacts.lock().remove(&digest);
     }
 
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>) {
+        self.0.artifacts.lock().retain(|digest| known.contains(digest));
+    }
+
     fn usage(&self) -> HostUsage {
         HostUsage::default()
     }

@@ -14,6 +14,7 @@ mod description;
 mod refusal;
 mod report;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -55,6 +56,10 @@ pub trait ModuleHost: Send + Sync {
 
     /// Deletes what was made of a module, which nobody compiles meanwhile. Versions that are in use go on.
     fn forget(&self, digest: ModuleDigest);
+
+    /// Deletes what was made of all modules but these, while nobody compiles: a stop between the compilation of a module and
+    /// its registration leaves that behind.
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>);
 
     /// What all modules together use now.
     fn usage(&self) -> HostUsage;

@@ -3,7 +3,7 @@
 //! What bounds a compilation: the bytes are checked for sizes before (`inspect`), only one runs at a time, and its process
 //! has limits (`compiler`). All that comes before and after it runs on a thread with a large stack.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,6 +156,12 @@ impl ModuleHost for Host {
     fn forget(&self, digest: ModuleDigest) {
         if let Err(error) = self.inner.artifacts.forget(digest) {
             tracing::warn!(%digest, "what was made of a module is not deleted: {error}");
+        }
+    }
+
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>) {
+        if let Err(error) = self.inner.artifacts.keep_only(known) {
+            tracing::warn!("what was made of modules that are not there is not deleted: {error}");
         }
     }
 

@@ -83,7 +83,7 @@ impl Modules {
         }
     }
 
-    /// Removes the bytes that no module has, as a stop in the middle of an upload leaves them.
+    /// Removes the bytes that no module has, and what was made of such, as a stop in the middle of an upload leaves them.
     /// Where that fails they stay.
     pub(crate) fn sweep(&self) {
         let known: BTreeSet<_> = digests(&self.metadata.image()).collect();
@@ -93,9 +93,10 @@ impl Modules {
         });
         for digest in swept {
             tracing::info!(%digest, "bytes that no module has were removed");
-            if let Some(host) = &self.host {
-                host.forget(digest);
-            }
+        }
+        // An upload is compiled before its bytes are kept, so more may have been made than there are bytes of.
+        if let Some(host) = &self.host {
+            host.keep_only(&known);
         }
     }
 

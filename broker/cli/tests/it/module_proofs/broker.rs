@@ -65,7 +65,7 @@ impl Broker {
     /// The values of a partition through a filter, from its beginning.
     pub(super) async fn filtered(&self, topic: &str, filter: &str) -> Result<Vec<String>, Problem> {
         let url = format!("{}/v1/topics/{topic}/partitions/0/records", self.server.url);
-        let query = [("filter", filter), ("max_records", "10000"), ("format", "text")];
+        let query = [("filter", filter), ("max_records", "10000"), ("max_bytes", "16777216"), ("format", "text")];
         let response = reqwest::Client::new().get(url).query(&query).send().await.expect("an answer");
         let is_success = response.status().is_success();
         let body = response.bytes().await.expect("a body");

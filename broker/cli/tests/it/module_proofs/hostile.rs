@@ -55,10 +55,11 @@ async fn each_hostile_module_has_its_stated_outcome_and_a_neighbour_does_not_not
     let broker = Broker::new(&[]);
     broker.topic("stored", 1, json!({})).await;
     broker.produce("stored", "a").await.expect("it is stored");
+    broker.topic("calm", 1, json!({})).await;
     broker.topic("neighbour", 1, json!({})).await;
     let calm = Neighbour::start(&broker, "neighbour");
     for _ in 0..50 {
-        broker.produce("stored", "a").await.expect("it is stored");
+        broker.produce("calm", "a").await.expect("it is stored");
     }
     let calm = calm.end().await;
     let neighbour = Neighbour::start(&broker, "neighbour");

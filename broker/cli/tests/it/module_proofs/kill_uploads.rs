@@ -13,7 +13,8 @@ use levada_history::Dice;
 use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::broker::{Broker, PATIENCE};
 use super::{report, soak};
@@ -43,6 +44,8 @@ enum Moment {
     After(Duration),
     /// When this part of the body, in hundredths, has been sent.
     Sent(usize),
+    /// So long after all was sent, without looking for an answer.
+    Unread(Duration),
     /// When there is something new in this folder of the data directory, unless it is answered before.
     New(&'static str),
 }
@@ -69,7 +72,7 @@ async fn an_upload_that_is_killed_is_there_whole_or_not_at_all_and_the_version_i
             0 => Moment::Sent(dice.below(100)),
             1 => Moment::New("compiled-modules"),
             2 => Moment::New("modules"),
-            3 => Moment::After(longest * u32::try_from(90 + dice.below(20)).expect("small") / 100),
+            3 | 4 => Moment::Unread(longest * u32::try_from(60 + dice.below(100)).expect("small") / 100),
             _ => Moment::After(longest * u32::try_from(dice.below(100)).expect("small") / 100),
         };
         let begun = Instant::now();
@@ -125,20 +128,33 @@ async fn killed(server: &Server, upload: &Upload, moment: Moment) -> bool {
             put.await.expect("no panic").is_ok()
         }
         Moment::Sent(hundredths) => {
-            let mut connection =
-                tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.expect("it listens");
-            let Upload { name, activate, .. } = upload;
-            let head = format!(
-                "PUT /v1/modules/{name}?activate={activate} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: \
-                 application/wasm\r\nContent-Length: {}\r\n\r\n",
-                wasm.len()
-            );
-            let sent = &wasm[..wasm.len() * hundredths / 100];
-            connection.write_all(&[head.as_bytes(), sent].concat()).await.expect("it is sent");
+            let _connection = send(server, upload, wasm.len() * hundredths / 100).await;
+            server.running.signal(Signal::KILL);
+            false
+        }
+        Moment::Unread(time) => {
+            let mut connection = send(server, upload, wasm.len()).await;
+            // Nobody looks at what comes; it only ends the wait.
+            let answer = tokio::time::timeout(time, connection.read_u8()).await;
+            drop(answer);
             server.running.signal(Signal::KILL);
             false
         }
     }
+}
+
+/// Sends the head of an upload and so many bytes of its body.
+async fn send(server: &Server, upload: &Upload, bytes: usize) -> TcpStream {
+    let Upload { name, activate, stamp: number } = upload;
+    let wasm = stamp(*number);
+    let head = format!(
+        "PUT /v1/modules/{name}?activate={activate} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: \
+         application/wasm\r\nContent-Length: {}\r\n\r\n",
+        wasm.len()
+    );
+    let mut connection = TcpStream::connect(("127.0.0.1", server.port())).await.expect("it listens");
+    connection.write_all(&[head.as_bytes(), &wasm[..bytes]].concat()).await.expect("it is sent");
+    connection
 }
 
 /// What is registered is what was acknowledged and perhaps the upload, whole; answers whether that is there.

@@ -123,6 +123,18 @@ fn what_an_interrupted_upload_left_is_in_nobodys_way() {
 }
 
 #[test]
+fn what_was_made_of_modules_that_nobody_knows_is_deleted_and_nothing_else() {
+    let bench = Bench::new();
+    let known = bench.module(Guest::new().build()).describe().digest;
+    let unknown = bench.module(Guest::transform("nop").build()).describe().digest;
+    let others = bench.directory.path().join("compiled/notes");
+    fs::create_dir(&others).expect("a folder");
+    again(&bench).keep_only(&[known].into());
+    assert!(folder(&bench, known).exists() && others.exists());
+    assert!(!folder(&bench, unknown).exists());
+}
+
+#[test]
 fn machine_code_is_not_taken_as_an_upload() {
     let bench = Bench::new();
     let digest = bench.module(Guest::new().build()).describe().digest;
