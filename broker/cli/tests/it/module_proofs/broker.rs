@@ -73,7 +73,8 @@ impl Broker {
             return Err(serde_json::from_slice(&body).expect("a problem"));
         }
         let body: Value = serde_json::from_slice(&body).expect("JSON");
-        let text = |record: &Value| record["value_text"].as_str().map_or_else(|| record["value"].to_string(), str::to_owned);
+        let text =
+            |record: &Value| record["value_text"].as_str().map_or_else(|| record["value"].to_string(), str::to_owned);
         Ok(body["records"].as_array().expect("records").iter().map(text).collect())
     }
 

@@ -35,7 +35,9 @@ async fn with_poison(broker: &Broker) {
 async fn pc_26_one_record_that_fails_follows_the_rule_and_all_others_come_out() {
     let broker = Broker::new(&[]);
     with_poison(&broker).await;
-    for (name, rule) in [("set-aside", json!({ "then": "dead_letter", "topic": "aside" })), ("skip", json!({ "then": "skip" }))] {
+    for (name, rule) in
+        [("set-aside", json!({ "then": "dead_letter", "topic": "aside" })), ("skip", json!({ "then": "skip" }))]
+    {
         broker.topic(name, 2, json!({})).await;
         broker.processor(name, &document("in", "cases", name, json!({ "on_error": rule }))).await;
         let standing = broker.worked_off(name).await;
@@ -105,7 +107,8 @@ async fn pc_26_a_trap_at_the_third_call_costs_those_calls_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pc_27_what_never_returns_is_stopped_and_no_start_waits_for_it() {
-    let bare = "(module (memory (export \"memory\") 1) (func (export \"X\") (result i32) (loop $l (br $l)) (unreachable)))";
+    let bare =
+        "(module (memory (export \"memory\") 1) (func (export \"X\") (result i32) (loop $l (br $l)) (unreachable)))";
     let bare_start = "(module (memory (export \"memory\") 1) (func $s (loop $l (br $l))) (start $s))";
     let dir = TempDir::new().expect("a temporary directory");
     let broker = Broker::of(Server::on(dir.path(), &[]));
@@ -206,7 +209,9 @@ async fn pc_29_no_output_three_a_tombstone_and_a_large_one_are_stored_with_right
     let short = |sink: &'static str| {
         let broker = &broker;
         async move {
-            let shown = |text: Option<String>| text.map_or("-".to_owned(), |text| if text.len() > 9 { text.len().to_string() } else { text });
+            let shown = |text: Option<String>| {
+                text.map_or("-".to_owned(), |text| if text.len() > 9 { text.len().to_string() } else { text })
+            };
             texts(&broker.all(sink).await).into_iter().map(shown).collect::<Vec<_>>()
         }
     };

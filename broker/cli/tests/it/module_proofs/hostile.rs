@@ -206,7 +206,10 @@ async fn a_processor_with_a_hostile_step_sets_records_aside_and_others_run() {
             let found = letters[2].headers.iter().find(|(name, _)| name == wanted).and_then(|(_, text)| text.clone());
             String::from_utf8(found.unwrap_or_else(|| panic!("{wanted}")).to_vec()).expect("text")
         };
-        assert_eq!((header("original_topic"), header("original_offset"), header("attempts")), ("in".into(), "2".into(), "2".into()));
+        assert_eq!(
+            (header("original_topic"), header("original_offset"), header("attempts")),
+            ("in".into(), "2".into(), "2".into())
+        );
         assert!(header("module").starts_with(name) && !header("error").is_empty());
     }
 }

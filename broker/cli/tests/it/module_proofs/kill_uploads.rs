@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use levada_client::Client;
 use levada_fixtures::stamp;
 use levada_history::Dice;
-use serde_json::json;
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
@@ -81,7 +81,11 @@ async fn an_upload_that_is_killed_is_there_whole_or_not_at_all_and_the_version_i
         broker = Broker::of(Server::on(dir.path(), &[]));
         let told = format!("seed {seed}, kill {kill}, {moment:?}, {upload:?}");
         let is_there = check(&broker, &modules, &upload, is_answered, &told).await;
-        kept(dir.path(), modules.values().map(|known| known.stamps.len()).sum::<usize>() + usize::from(is_there), &told);
+        kept(
+            dir.path(),
+            modules.values().map(|known| known.stamps.len()).sum::<usize>() + usize::from(is_there),
+            &told,
+        );
         in_doubt += u32::from(!is_answered);
         answered += u32::from(is_answered);
         registered += u32::from(!is_answered && is_there);
@@ -121,7 +125,8 @@ async fn killed(server: &Server, upload: &Upload, moment: Moment) -> bool {
             put.await.expect("no panic").is_ok()
         }
         Moment::Sent(hundredths) => {
-            let mut connection = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.expect("it listens");
+            let mut connection =
+                tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.expect("it listens");
             let Upload { name, activate, .. } = upload;
             let head = format!(
                 "PUT /v1/modules/{name}?activate={activate} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: \
@@ -137,7 +142,13 @@ async fn killed(server: &Server, upload: &Upload, moment: Moment) -> bool {
 }
 
 /// What is registered is what was acknowledged and perhaps the upload, whole; answers whether that is there.
-async fn check(broker: &Broker, modules: &BTreeMap<String, Known>, upload: &Upload, answered: bool, told: &str) -> bool {
+async fn check(
+    broker: &Broker,
+    modules: &BTreeMap<String, Known>,
+    upload: &Upload,
+    answered: bool,
+    told: &str,
+) -> bool {
     let mut is_there = false;
     let listed = broker.client.modules().await.expect("a list");
     let names: BTreeSet<_> = listed.iter().map(|module| module.name.clone()).collect();
@@ -163,8 +174,11 @@ async fn check(broker: &Broker, modules: &BTreeMap<String, Known>, upload: &Uplo
         }
         // The version in force answers, and so does the newest.
         let newest = stamps.keys().max().expect("it has versions");
-        for (filter, version) in [(format!("module:{}", module.name), &active), (format!("module:{}@{newest}", module.name), newest)] {
-            let values = broker.filtered("stored", &filter).await.unwrap_or_else(|problem| panic!("{told}: {problem:?}"));
+        for (filter, version) in
+            [(format!("module:{}", module.name), &active), (format!("module:{}@{newest}", module.name), newest)]
+        {
+            let values =
+                broker.filtered("stored", &filter).await.unwrap_or_else(|problem| panic!("{told}: {problem:?}"));
             assert_eq!(values, [format!("{{\"version\":{},\"value\":1}}", stamps[version])], "{told}");
         }
     }
@@ -208,7 +222,8 @@ async fn no_compiler_outlives_a_server_that_is_killed() {
     // Held, it has no end of its own.
     let compiler = loop {
         let found = children(pid).into_iter().filter_map(Pid::from_raw);
-        let held = found.filter(|child| kill_process(*child, Signal::STOP).is_ok() && state(*child) == Some('T')).next();
+        let held =
+            found.filter(|child| kill_process(*child, Signal::STOP).is_ok() && state(*child) == Some('T')).next();
         if let Some(held) = held {
             break held;
         }

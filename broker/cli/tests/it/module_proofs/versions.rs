@@ -144,6 +144,9 @@ async fn new_versions_under_load_lose_and_double_nothing_and_each_record_is_judg
         assert_eq!(next[&partition].0, count, "partition {partition}");
     }
     let records: u64 = next.values().map(|(count, _)| count).sum();
-    report(&format!("{last} versions, {} of them at work; {records} records, {reads} reads, {taken} judged", used.len()));
+    report(&format!(
+        "{last} versions, {} of them at work; {records} records, {reads} reads, {taken} judged",
+        used.len()
+    ));
     assert!(used.len() > 2, "it was about something: {used:?}");
 }

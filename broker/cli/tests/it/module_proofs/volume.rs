@@ -40,13 +40,17 @@ async fn a_partitioner_places_records_where_the_built_in_one_does_by_the_same_ke
     broker.topic("by-module", 7, config).await;
     broker.topic("native", 7, json!({})).await;
     // Placed by the field where there is one, and else by their own key.
-    let records: Vec<_> = (0..count()).map(|number| NewRecord::text(value(number)).with_key(number.to_string())).collect();
+    let records: Vec<_> =
+        (0..count()).map(|number| NewRecord::text(value(number)).with_key(number.to_string())).collect();
     broker.store("by-module", &records).await;
     let key = |number: u64| {
-        let field = serde_json::from_str::<Value>(&value(number)).ok().and_then(|value| Some(value["user"].as_str()?.to_owned()));
+        let field = serde_json::from_str::<Value>(&value(number))
+            .ok()
+            .and_then(|value| Some(value["user"].as_str()?.to_owned()));
         field.unwrap_or_else(|| number.to_string())
     };
-    let records: Vec<_> = (0..count()).map(|number| NewRecord::text(number.to_string()).with_key(key(number))).collect();
+    let records: Vec<_> =
+        (0..count()).map(|number| NewRecord::text(number.to_string()).with_key(key(number))).collect();
     broker.store("native", &records).await;
     let mut placed = HashMap::new();
     for record in broker.all("native").await {
@@ -86,7 +90,10 @@ async fn transforms_keep_change_and_multiply_as_native_code_does() {
         serde_json::from_str::<Value>(value).is_ok_and(|value| value["n"].as_f64().is_some_and(|n| n >= 500.0))
     };
     same(&texts(&broker.all("kept").await), values.iter().filter(is_kept).cloned());
-    same(&texts(&broker.all("stamped").await), values.iter().map(|value| format!("{{\"version\":7,\"value\":{value}}}")));
+    same(
+        &texts(&broker.all("stamped").await),
+        values.iter().map(|value| format!("{{\"version\":7,\"value\":{value}}}")),
+    );
 }
 
 /// That the values are these, without printing all of them where they are not.
