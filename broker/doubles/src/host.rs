@@ -140,6 +140,10 @@ impl ModuleHost for HostHandle {
         self.0.artifacts.lock().remove(&digest);
     }
 
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>) {
+        self.0.artifacts.lock().retain(|digest| known.contains(digest));
+    }
+
     fn usage(&self) -> HostUsage {
         HostUsage::default()
     }
@@ -197,6 +201,9 @@ impl ModuleVersion for Version {
     }
 
     fn dry_run(&self) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        if !self.host.0.artifacts.lock().contains(&self.description.digest) {
+            return Err(ModuleRefusal::Host { reason: "what was made of the module is gone".to_owned() });
+        }
         let journal = Arc::new(Mutex::new(Journal::default()));
         journal.lock().stats.instructions = Some(0);
         let (host, document, description) = (self.host.clone(), self.document.clone(), self.description.clone());

@@ -41,8 +41,8 @@ pub use levada_coordinator::{
     Start as GroupStart, TransactionHandle, TransactionState, TransactionView,
 };
 pub use modules::{
-    DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError, ModuleInfo, ModuleUse,
-    ModuleVersionInfo, PutModule, RecordFilter,
+    DryRun, DryRunInput, DryRunMember, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, DryRunTopic, ModuleError,
+    ModuleInfo, ModuleUse, ModuleVersionInfo, PutModule, RecordFilter,
 };
 pub use processors::{
     FailedRecord, Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec,

@@ -3,7 +3,7 @@
 //! What bounds a compilation: the bytes are checked for sizes before (`inspect`), only one runs at a time, and its process
 //! has limits (`compiler`). All that comes before and after it runs on a thread with a large stack.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,10 +124,12 @@ impl Host {
 impl ModuleHost for Host {
     fn compile(&self, wasm: &Bytes) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
         let digest = ModuleDigest::of(wasm);
-        if let Some(known) = self.inner.known(digest) {
-            return Ok(known);
+        if let Some(whole) = self.inner.whole(digest) {
+            return Ok(whole);
         }
-        if let Some(kept) = self.inner.kept(digest)? {
+        if self.inner.artifacts.component(digest).is_some()
+            && let Some(kept) = self.inner.kept(digest)?
+        {
             return Ok(kept);
         }
         Ok(self.inner.compile(digest, wasm)?)
@@ -154,6 +156,12 @@ impl ModuleHost for Host {
     fn forget(&self, digest: ModuleDigest) {
         if let Err(error) = self.inner.artifacts.forget(digest) {
             tracing::warn!(%digest, "what was made of a module is not deleted: {error}");
+        }
+    }
+
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>) {
+        if let Err(error) = self.inner.artifacts.keep_only(known) {
+            tracing::warn!("what was made of modules that are not there is not deleted: {error}");
         }
     }
 
@@ -218,6 +226,11 @@ impl Inner {
         self.versions.lock().get(&digest).and_then(Weak::upgrade)
     }
 
+    /// The same, if what twins for dry runs are made of is there too.
+    fn whole(&self, digest: ModuleDigest) -> Option<Arc<Version>> {
+        self.known(digest).filter(|_| self.artifacts.component(digest).is_some())
+    }
+
     /// A version out of what was kept. It does not wait for a compilation: what is half written is not whole.
     fn kept(self: &Arc<Self>, digest: ModuleDigest) -> Result<Option<Arc<Version>>, ModuleRefusal> {
         let engine = self.engines.get(Meter::Time);
@@ -229,8 +242,8 @@ impl Inner {
     fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
         let _compiling = self.compiling.lock();
         // While this one waited.
-        if let Some(known) = self.known(digest) {
-            return Ok(known);
+        if let Some(whole) = self.whole(digest) {
+            return Ok(whole);
         }
         let engine = self.engines.get(Meter::Time);
         let (description, pre) = on_compilers_thread(|| {

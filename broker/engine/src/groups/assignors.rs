@@ -92,7 +92,7 @@ pub(super) async fn check(modules: &Arc<Modules>, assignor: &AssignorName) -> Re
             tracing::debug!(%module, %error, "an assignor cannot be asked now");
             Ok(())
         }
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
     }
 }
 

@@ -29,7 +29,7 @@ impl Engine {
         let operation = if is_new { Operation::Create } else { Operation::Alter };
         self.core.authorize(who, operation, Resource::Module(name))?;
         if wasm.len() > limits::MODULE_BYTES_MAX {
-            return Err(ModuleError::TooMany { what: "bytes of a module", limit: limits::MODULE_BYTES_MAX as u64 });
+            return Err(ModuleError::TooLarge { limit: limits::MODULE_BYTES_MAX });
         }
         self.check_open()?;
         let Ok(upload) = self.core.modules.uploads.clone().try_acquire_owned() else {
@@ -52,7 +52,8 @@ impl Engine {
         let image = self.core.metadata.image();
         let visible = |name: &ModuleName| self.core.authorize(who, Operation::Describe, Resource::Module(name)).is_ok();
         let modules = image.modules.iter().filter(|(name, _)| visible(name));
-        Ok(modules.map(|(name, module)| self.core.module_info(name, module)).collect())
+        let votes = self.core.groups.known_votes();
+        Ok(modules.map(|(name, module)| self.core.module_info_among(&votes, name, module)).collect())
     }
 
     /// One module.
@@ -156,8 +157,7 @@ impl Engine {
     ) -> Result<RecordFilter, ModuleError> {
         self.core.authorize(who, Operation::Read, Resource::Module(&module.name))?;
         if config.len() > limits::MODULE_CONFIG_BYTES_MAX {
-            let limit = limits::MODULE_CONFIG_BYTES_MAX as u64;
-            return Err(ModuleError::TooMany { what: "bytes of a config", limit });
+            return Err(ModuleError::ConfigTooLong { limit: limits::MODULE_CONFIG_BYTES_MAX });
         }
         let modules = self.core.modules.clone();
         let extension = Arc::new(Extension::new(module.clone(), config));

@@ -83,7 +83,7 @@ impl Modules {
         }
     }
 
-    /// Removes the bytes that no module has, as a stop in the middle of an upload leaves them.
+    /// Removes the bytes that no module has, and what was made of such, as a stop in the middle of an upload leaves them.
     /// Where that fails they stay.
     pub(crate) fn sweep(&self) {
         let known: BTreeSet<_> = digests(&self.metadata.image()).collect();
@@ -93,9 +93,10 @@ impl Modules {
         });
         for digest in swept {
             tracing::info!(%digest, "bytes that no module has were removed");
-            if let Some(host) = &self.host {
-                host.forget(digest);
-            }
+        }
+        // An upload is compiled before its bytes are kept, so more may have been made than there are bytes of.
+        if let Some(host) = &self.host {
+            host.keep_only(&known);
         }
     }
 
@@ -194,6 +195,22 @@ impl Modules {
                 Err(refused(refusal))
             }
         }
+    }
+
+    /// A twin of a version for one dry run. What the host has lost of it is made anew of its bytes. Blocks.
+    pub(crate) fn twin(&self, version: &dyn ModuleVersion) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        let lost = match version.dry_run() {
+            Err(lost @ ModuleRefusal::Host { .. }) => lost,
+            twin => return twin,
+        };
+        let (Some(host), digest) = (&self.host, version.describe().digest) else { return Err(lost) };
+        let wasm = self.wasm(digest).map_err(|error| ModuleRefusal::Host { reason: error.to_string() })?;
+        host.compile(&wasm)?;
+        let twin = version.dry_run();
+        // In case that it was deleted meanwhile.
+        let _blobs = self.blobs.lock();
+        self.forget(std::iter::once(digest));
+        twin
     }
 
     /// Puts in a version that was just compiled.

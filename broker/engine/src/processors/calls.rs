@@ -1,12 +1,11 @@
 //! The calls of operators.
 
 use std::ops::Bound;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_extension::TopicPartition;
-use levada_model::{GroupName, Operation, Principal, ProcessorName, Resource, TransactionalId, limits};
+use levada_extension::{ModuleDigest, TopicPartition};
+use levada_model::{GroupName, ModuleRef, Operation, Principal, ProcessorName, Resource, TransactionalId, limits};
 use tokio::time::{sleep, timeout};
 
 use super::positions::{self, Position, PositionError};
@@ -17,7 +16,7 @@ use super::terms::{
 };
 use crate::engine::Core;
 use crate::metadata::{Applied, Command, MetadataError, ProcessorImage, Refusal};
-use crate::partition::blocking;
+use crate::partition::{blocking, to_the_end};
 use crate::{Engine, FetchError, From, GroupError, TopicError, TransactionError};
 
 /// How long who changes a processor waits until its tasks have followed.
@@ -44,12 +43,19 @@ impl Engine {
         let operation = if is_new { Operation::Create } else { Operation::Alter };
         self.core.authorize(who, operation, Resource::Processor(name))?;
         self.core.refuse_closing()?;
-        self.core.check_processor(who, &spec).await?;
+        let mut asked = self.core.check_processor(who, &spec).await?;
         let (core, who, name) = (self.core.clone(), who.clone(), name.clone());
         carried_out(async move {
             let changing = core.processors.changing(&name).await;
-            let command = Command::PutProcessor { name: name.clone(), owner: who, spec: Arc::new(spec) };
-            let (image, is_new) = core.propose_processor(command).await?;
+            let spec = Arc::new(spec);
+            let command = Command::PutProcessor { name: name.clone(), owner: who.clone(), spec: spec.clone() };
+            let (image, is_new) = loop {
+                match core.propose_processor(command.clone(), asked).await? {
+                    Some(put) => break put,
+                    // Another version of a module is active since.
+                    None => asked = core.check_processor(&who, &spec).await?,
+                }
+            };
             let control = core.processors.run(&core, &name, image.paused);
             let word = control.tell(true);
             drop(changing);
@@ -111,7 +117,7 @@ impl Engine {
         carried_out(async move {
             let changing = core.processors.changing(&name).await;
             let command = Command::PauseProcessor { name: name.clone(), paused };
-            let (image, _) = core.propose_processor(command).await?;
+            let (image, _) = core.propose_processor(command, Vec::new()).await?.expect("nothing was asked");
             let control = core.processors.run(&core, &name, paused);
             let word = control.tell(!paused);
             drop(changing);
@@ -162,7 +168,7 @@ impl Engine {
         let (core, name) = (self.core.clone(), name.clone());
         carried_out(async move {
             let _changing = core.processors.changing(&name).await;
-            core.propose_processor(Command::DeleteProcessor { name: name.clone() }).await?;
+            core.propose_processor(Command::DeleteProcessor { name: name.clone() }, Vec::new()).await?;
             let core = match core.processors.get(&name) {
                 Some(control) => followed(core, &control, control.tell(false)).await?,
                 None => core,
@@ -198,13 +204,8 @@ impl Engine {
 async fn carried_out<T: Send + 'static>(
     change: impl Future<Output = Result<T, ProcessorError>> + Send + 'static,
 ) -> Result<T, ProcessorError> {
-    match timeout(ANSWER_MAX, tokio::spawn(change)).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(error)) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            // Its runtime has ended.
-            Err(_) => Err(ProcessorError::Closing),
-        },
+    match timeout(ANSWER_MAX, to_the_end(change)).await {
+        Ok(result) => result,
         Err(_) => {
             let reason = format!("its tasks have not followed within {} s; they will", ANSWER_MAX.as_secs());
             Err(ProcessorError::Busy { reason, possible: true })
@@ -230,19 +231,24 @@ impl Core {
         image.processors.get(name).cloned().ok_or_else(|| ProcessorError::NotFound(name.clone()))
     }
 
-    /// Changes the metadata; answers the processor as it is then, and whether it is new.
+    /// Changes the metadata, if the names of modules mean what was asked; else none. Answers the processor as it is then,
+    /// and whether it is new.
     async fn propose_processor(
         self: &Arc<Self>,
         command: Command,
-    ) -> Result<(Arc<ProcessorImage>, bool), ProcessorError> {
+        asked: Vec<(ModuleRef, ModuleDigest)>,
+    ) -> Result<Option<(Arc<ProcessorImage>, bool)>, ProcessorError> {
         let core = self.clone();
         blocking(move || {
             let _changes = core.begin_change().map_err(|error| match error {
                 TopicError::Fenced { reason, possible } => ProcessorError::Fenced { reason, possible },
                 _ => ProcessorError::Closing,
             })?;
+            if !core.modules.are_meant(&asked) {
+                return Ok(None);
+            }
             match core.metadata.propose(&command) {
-                Ok(Applied::Processor(image, is_new)) => Ok((image, is_new)),
+                Ok(Applied::Processor(image, is_new)) => Ok(Some((image, is_new))),
                 Ok(other) => unreachable!("a change of a processor answers with the processor, not {other:?}"),
                 Err(MetadataError::Refused(refusal)) => Err(refused(refusal)),
                 Err(MetadataError::Unavailable { reason, possible }) => {

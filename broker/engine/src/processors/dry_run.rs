@@ -24,7 +24,8 @@ impl Engine {
     ) -> Result<ProcessorDryRun, ProcessorError> {
         let pipeline = Arc::new(Pipeline::new(spec).expect("documents are checked before"));
         let versions = pipeline.versions(&self.core.modules).await.map_err(ProcessorError::busy)?;
-        let twins = blocking(move || versions.twins()).await;
+        let modules = self.core.modules.clone();
+        let twins = blocking(move || versions.twins(&modules)).await;
         let versions = twins.map_err(ProcessorError::busy)?;
         let mut places = Vec::new();
         for source in &spec.sources {

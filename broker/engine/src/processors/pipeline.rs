@@ -148,8 +148,8 @@ impl Versions {
     ///
     /// # Errors
     /// When one cannot be made.
-    pub(super) fn twins(&self) -> Result<Arc<Self>, levada_extension::ModuleRefusal> {
-        let twins = self.0.iter().map(|version| version.dry_run());
+    pub(super) fn twins(&self, modules: &Modules) -> Result<Arc<Self>, levada_extension::ModuleRefusal> {
+        let twins = self.0.iter().map(|version| modules.twin(&**version));
         Ok(Arc::new(Self(twins.collect::<Result<_, _>>()?)))
     }
 }

@@ -237,6 +237,9 @@ pub enum ProcessorError {
         /// The cap.
         limit: usize,
     },
+    /// This broker runs no modules, and the document names some.
+    #[error("this broker runs no modules")]
+    NoHost,
     /// Its coordinator is loading, the host is busy, or its tasks take their time; try again.
     #[error("{reason}")]
     Busy {

@@ -140,7 +140,7 @@ impl Default for AnswerLimits {
         Self {
             answer_bytes_max: limits::MODULE_ANSWER_BYTES_MAX,
             emitted_records_max: limits::MODULE_EMITTED_RECORDS_MAX,
-            record_bytes_max: limits::MESSAGE_BYTES_MAX,
+            record_bytes_max: limits::MODULE_ANSWER_BYTES_MAX,
             reason_bytes_max: limits::MODULE_REASON_BYTES_MAX,
             accumulator_bytes_max: limits::MODULE_ACCUMULATOR_BYTES_MAX,
         }

@@ -63,10 +63,10 @@ pub(super) async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<ProcessorList>, Refusal> {
-    let Page { limit, after } = Page::<ProcessorName>::read(&mut params)?;
+    let page = Page::<ProcessorName>::read(&mut params)?;
     params.finish()?;
-    let (page, has_more) = engine.processors(&who, after.as_ref(), limit).await.map_err(refuse)?;
-    let processors: Vec<_> = page.into_iter().map(processor).collect();
+    let (infos, has_more) = engine.processors(&who, page.after.as_ref(), page.limit).await.map_err(refuse)?;
+    let processors: Vec<_> = infos.into_iter().map(processor).collect();
     let next_cursor = processors.last().filter(|_| has_more).map(|last| next_cursor(&last.name));
     Ok(Json(ProcessorList { processors, next_cursor }))
 }

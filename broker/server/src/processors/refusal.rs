@@ -16,6 +16,7 @@ pub(super) fn refuse(error: ProcessorError) -> Problem {
         ProcessorError::TooMany { limit } => {
             Problem::new(ErrorCode::ProcessorsFull, detail).with(|m| m.limit_value = Some(limit as u64))
         }
+        ProcessorError::NoHost => Problem::new(ErrorCode::ModulesOff, detail),
         ProcessorError::Busy { possible, .. } => Problem::new(ErrorCode::Overloaded, detail).effect(effect(possible)),
         ProcessorError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         ProcessorError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),

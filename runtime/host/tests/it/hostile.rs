@@ -3,10 +3,14 @@
 
 mod answers;
 mod artifacts;
-mod guest;
 mod memory;
 mod time;
 mod uploads;
 mod writing;
 
 pub(crate) use guest::Guest;
+
+/// Their pattern, which the tests of the whole broker share.
+mod guest {
+    pub(crate) use levada_fixtures::{Guest, embed};
+}

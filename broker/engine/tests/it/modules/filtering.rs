@@ -331,7 +331,7 @@ async fn a_filter_that_cannot_be_is_refused_when_it_is_asked_for() {
     assert!(matches!(refused("p", "{}").await, ModuleError::Config { .. }));
     assert!(matches!(refused("f", "[").await, ModuleError::Config { .. }));
     assert!(matches!(refused("f", r#"{"refuse": true}"#).await, ModuleError::Config { .. }));
-    assert!(matches!(refused("f", &" ".repeat(70_000)).await, ModuleError::TooMany { .. }));
+    assert!(matches!(refused("f", &" ".repeat(70_000)).await, ModuleError::ConfigTooLong { .. }));
 }
 
 #[tokio::test]

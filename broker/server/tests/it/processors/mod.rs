@@ -146,7 +146,7 @@ async fn a_document_is_kept_word_for_word_and_its_numbers_are_exact() {
     store(&harness, "in", &values).await;
     let raw = r#"{"steps":[ {"filter":{"json":"","greater":1e1,"equals":95.95808077299189}} ],
         "sink":{"topic":"out"}, "sources":[{"topic":"in"}], "commit_interval_ms":2}"#;
-    harness.body(Method::PUT, "/v1/processors/p", "application/json", &format!(" {raw}\n")).await.expect(201);
+    harness.body(Method::PUT, "/v1/processors/p", "application/json", format!(" {raw}\n")).await.expect(201);
     let told = harness.get("/v1/processors/p").await.expect(200);
     assert!(String::from_utf8_lossy(&told.body).contains(raw), "{}", String::from_utf8_lossy(&told.body));
     let read = harness.get("/v1/topics/out/partitions/0/records?wait_ms=10000").await.expect(200);
