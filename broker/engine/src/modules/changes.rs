@@ -154,8 +154,10 @@ impl Core {
                 Some(active) => self.ask_followers(&change.name, active.clone()).await?,
                 None => BTreeSet::new(),
             };
-            let settled = self.modules.joins.clone().write_owned().await;
-            let votes = if change.active.is_some() { self.votes().await? } else { Vec::new() };
+            let (settled, votes) = match &change.active {
+                Some(_) => (Some(self.modules.joins.clone().write_owned().await), self.votes().await?),
+                None => (None, Vec::new()),
+            };
             let (core, change) = (self.clone(), change.clone());
             let make = move || {
                 let _settled = settled;

@@ -1,5 +1,8 @@
 //! What a processor does from its first record to its end.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use levada_engine::{From, Guarantee, ModuleError, ModuleUse, ProcessorError, ProcessorSpec, ProcessorState, Then};
 use levada_extension::JsonTest;
 use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, limits};
@@ -235,4 +238,27 @@ async fn records_of_a_sink_without_a_key_go_somewhere() {
     put(&engine, spec(vec![])).await;
     caught_up(&engine).await;
     assert_eq!([out(&engine, "out", 0).await, out(&engine, "out", 1).await].concat(), ["a", ""]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_of_a_module_does_not_count_for_the_version_that_became_active_meanwhile() {
+    let (engine, host) = modules::engine();
+    modules::put(&engine, "m", module(&["transform"], json!({"gated_init": true}))).await;
+    let other = module(&["partitioner"], json!({}));
+    engine.put_module(&me(), &modules::named("m"), other, false).await.expect("taken");
+    create(&engine, "in", 1, &[]).await;
+    create(&engine, "out", 1, &[]).await;
+    host.hold(true);
+    let engine = Arc::new(engine);
+    let puts = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.put_processor(&me(), &called(P), spec(vec![transform("m")])).await })
+    };
+    until("the module is asked", async || host.0.waiting.load(Ordering::SeqCst) > 0).await;
+    engine.activate_module(&me(), &modules::named("m"), 2).await.expect("nobody follows yet");
+    host.hold(false);
+    match puts.await.expect("no panic") {
+        Err(ProcessorError::Document(faults)) => assert_eq!(faults[0].0, "/steps/0/transform/module", "{faults:?}"),
+        other => panic!("it is no transform now: {other:?}"),
+    }
 }
