@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::vec;
 
 use levada_extension::{
-    CallBatch, CallRecord, CallSection, EmittedRecord, MalformedRecord, ModuleFault, Transform, Verdict,
+    CallBatch, CallRecord, CallSection, EmittedRecord, MalformedRecord, ModuleFault, OutputRoom, Transform, Verdict,
 };
 use levada_log::{Batch, RecordRef, RecordSection};
 use levada_model::{Offset, PartitionIndex, TimestampType, TopicName, limits};
@@ -85,7 +85,7 @@ pub(crate) async fn filter(
         Vec::new()
     } else {
         let batch = CallBatch { moment: by.modules.moment(None), sections };
-        let judged = by.extension.call(&by.modules, move |transform| pieces(transform, &batch)).await;
+        let judged = by.extension.call(&by.modules, move |transform| pieces(transform, &batch, room)).await;
         judged.map_err(|fault| FetchError::Filter { module: by.module.clone(), fault })?
     };
     let mut pieces = pieces.into_iter();
@@ -144,25 +144,41 @@ pub(crate) fn section(
     })
 }
 
-/// The outputs of one input.
+/// The outputs of one input; none where there was no room left.
 struct Output {
     offset: Offset,
-    records: Vec<RecordRef>,
+    records: Option<Vec<RecordRef>>,
 }
 
-/// The outputs of each section, input by input; none of inputs that are dropped.
-fn pieces(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<Vec<Output>>, ModuleFault> {
-    let mut verdicts = judge(transform, batch)?.into_iter();
+/// The outputs of each section, input by input; nothing of inputs that are dropped. They are made as far as there is room,
+/// since little that a module says can mean much.
+fn pieces(transform: &dyn Transform, batch: &CallBatch, room: Room) -> Result<Vec<Vec<Output>>, ModuleFault> {
+    let mut verdicts = judge(transform, batch)?.into_iter().enumerate();
     let mut records = batch.records();
+    let mut left = Left { room, is_first: true };
+    let mut memory = OutputRoom::default();
     let section = |section: &CallSection| {
         let mut outputs = Vec::new();
-        for (record, verdict) in records.by_ref().zip(verdicts.by_ref()).take(section.record_count as usize) {
-            let (record, kind) = (record?, section.timestamp_type);
-            let records = match verdict {
-                Verdict::Pass => vec![passed(&record, kind)?],
-                Verdict::Emit(emitted) => replaced(&record, kind, emitted)?,
-                // What a filter rejects is none of the reader's.
-                Verdict::Drop | Verdict::Reject(_) => continue,
+        for (record, (place, verdict)) in records.by_ref().zip(verdicts.by_ref()).take(section.record_count as usize) {
+            // What a filter rejects is none of the reader's.
+            if matches!(verdict, Verdict::Drop | Verdict::Reject(_)) {
+                continue;
+            }
+            let record = record?;
+            let records = match left.is_used_up() {
+                true => None,
+                false => {
+                    let input = passed(&record, section.timestamp_type)?;
+                    match memory.take(place, &input.record, &verdict) {
+                        Ok(()) => Some(instead(input, verdict)).filter(|outputs| left.take(outputs)),
+                        // No read would ever come past it.
+                        Err(error) if left.is_first => return Err(error.into()),
+                        Err(_) => {
+                            left.use_up();
+                            None
+                        }
+                    }
+                }
             };
             outputs.push(Output { offset: record.offset, records });
         }
@@ -176,18 +192,18 @@ fn passed(record: &CallRecord<'_>, timestamp_type: TimestampType) -> Result<Reco
     Ok(RecordRef { offset, timestamp, timestamp_type, record: record.to_record()? })
 }
 
-/// The records in the place of another, at its offset.
-fn replaced(
-    record: &CallRecord<'_>,
-    timestamp_type: TimestampType,
-    emitted: Vec<EmittedRecord>,
-) -> Result<Vec<RecordRef>, MalformedRecord> {
-    let input = record.to_record()?;
-    let emitted = emitted.into_iter().map(|emitted| {
-        let (timestamp, output) = emitted.in_place_of(record.timestamp, &input);
-        RecordRef { offset: record.offset, timestamp, timestamp_type, record: output }
-    });
-    Ok(emitted.collect())
+/// What takes the place of a record, at its offset.
+fn instead(input: RecordRef, verdict: Verdict) -> Vec<RecordRef> {
+    let RecordRef { offset, timestamp_type, .. } = input;
+    let emitted = |emitted: EmittedRecord| {
+        let (timestamp, record) = emitted.in_place_of(input.timestamp, &input.record);
+        RecordRef { offset, timestamp, timestamp_type, record }
+    };
+    match verdict {
+        Verdict::Emit(records) => records.into_iter().map(emitted).collect(),
+        Verdict::Pass => vec![input],
+        Verdict::Drop | Verdict::Reject(_) => Vec::new(),
+    }
 }
 
 /// The room that is left.
@@ -211,8 +227,12 @@ impl Left {
             self.is_first &= outputs.is_empty();
             return true;
         }
-        self.room = Room { records: 0, bytes: 0 };
+        self.use_up();
         false
+    }
+
+    fn use_up(&mut self) {
+        self.room = Room { records: 0, bytes: 0 };
     }
 }
 
@@ -238,10 +258,12 @@ fn put(
         };
         let mut records = Vec::new();
         for output in outputs {
-            if cut.is_none() && left.take(&output.records) {
-                records.extend(output.records);
-            } else {
-                cut.get_or_insert(output.offset);
+            match output.records.filter(|outputs| cut.is_none() && left.take(outputs)) {
+                Some(outputs) => records.extend(outputs),
+                None => {
+                    left.use_up();
+                    cut.get_or_insert(output.offset);
+                }
             }
         }
         if !records.is_empty() {
@@ -261,9 +283,9 @@ fn put(
 mod tests {
     use bytes::{Bytes, BytesMut};
     use crc_fast::CrcAlgorithm::Crc32Iscsi;
-    use levada_extension::{Moment, Verdicts};
+    use levada_extension::{Moment, Part, Verdicts};
     use levada_log::{BatchBuilder, NewBatch};
-    use levada_model::{LeaderEpoch, Record, Timestamp};
+    use levada_model::{Header, LeaderEpoch, Record, Timestamp};
 
     use super::*;
 
@@ -273,6 +295,38 @@ mod tests {
         fn transform(&self, batch: &CallBatch) -> Result<Verdicts, ModuleFault> {
             Ok(Verdicts::Each(vec![Verdict::Pass; batch.record_count()]))
         }
+    }
+
+    /// Says a byte a record and means a hundred of them.
+    struct Hundredfold;
+
+    impl Transform for Hundredfold {
+        fn transform(&self, batch: &CallBatch) -> Result<Verdicts, ModuleFault> {
+            let same =
+                EmittedRecord { key: Part::Input, value: Part::Input, headers: Part::Input, timestamp: Part::Input };
+            Ok(Verdicts::Each(vec![Verdict::Emit(vec![same; 100]); batch.record_count()]))
+        }
+    }
+
+    #[test]
+    fn no_more_is_made_of_records_than_there_is_room_for() {
+        let headers = vec![Header { name: "a".to_owned(), value: None }; 1_000];
+        let records = vec![(Timestamp(1), Record { headers, ..Record::default() }); 50];
+        let topic = TopicName::new("t").expect("a name");
+        let section = CallSection::unstored(topic, PartitionIndex(0), &records);
+        let call = CallBatch { moment: Moment { time: Timestamp(1), seed: 0 }, sections: vec![section] };
+        let made = |room: Room| {
+            let outputs = pieces(&Hundredfold, &call, room).expect("it answers");
+            assert_eq!(outputs[0].len(), 50, "each is told of");
+            let made = outputs[0].iter().take_while(|output| output.records.is_some()).count();
+            assert!(outputs[0][made..].iter().all(|output| output.records.is_none()));
+            made
+        };
+        assert_eq!(made(Room { records: 250, bytes: usize::MAX }), 2);
+        assert_eq!(made(Room { records: 1, bytes: 1 }), 1, "the first always comes");
+        // Each takes a thousand bytes of room, and far more of memory.
+        let made = made(Room { records: usize::MAX, bytes: usize::MAX });
+        assert!((1..10).contains(&made), "{made}");
     }
 
     fn batch(base: u64) -> Batch {
@@ -311,8 +365,9 @@ mod tests {
         let topic = TopicName::new("t").expect("a name");
         let Gathered { sections, mut reads } = gather(&[(topic, fetched.clone())]);
         let call = CallBatch { moment: Moment { time: Timestamp(1), seed: 0 }, sections };
-        let mut outputs = pieces(&All, &call).expect("it answers").into_iter();
-        let mut left = Left { room: Room { records: 10, bytes: 100 }, is_first: true };
+        let room = Room { records: 10, bytes: 100 };
+        let mut outputs = pieces(&All, &call, room).expect("it answers").into_iter();
+        let mut left = Left { room, is_first: true };
         let mut filtered = put(fetched, reads.pop().expect("one read"), &mut outputs, &mut left);
         let records: Vec<_> = filtered.take_records().map(|record| record.map(|record| record.offset.0).ok()).collect();
         assert_eq!(records, [Some(1), None, Some(4), Some(5)]);

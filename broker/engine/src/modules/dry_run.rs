@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use levada_extension::{
     Aggregator, CallBatch, CallSection, Group, Groups, KeyRecord, Keys, ModuleConfigError, ModuleFault, ModuleVersion,
-    ModuleWorld, Moment, Verdicts,
+    ModuleWorld, Moment, Verdicts, check_outputs,
 };
 use levada_model::{ModuleName, ModuleRef, Offset, PartitionIndex, Principal, Timestamp, TopicName, limits};
 use tokio::time::Instant;
@@ -172,7 +172,11 @@ impl Trial {
         Ok(match self.world {
             ModuleWorld::Transform => {
                 let transform = version.transform(&self.config)?;
-                judge(&*transform, &self.batch()).map(|verdicts| DryRunOutput::Verdicts(Verdicts::Each(verdicts)))
+                let batch = self.batch();
+                judge(&*transform, &batch).and_then(|verdicts| {
+                    check_outputs(&batch, &verdicts)?;
+                    Ok(DryRunOutput::Verdicts(Verdicts::Each(verdicts)))
+                })
             }
             ModuleWorld::Partitioner => {
                 let partitioner = version.partitioner(&self.config)?;

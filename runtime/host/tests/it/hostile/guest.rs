@@ -105,3 +105,14 @@ pub(crate) fn embed(text: &str, world: &str) -> Vec<u8> {
     embed_component_metadata(&mut wasm, &resolve, world, StringEncoding::UTF8).expect("a section");
     wasm
 }
+
+/// A module with this schema of its config.
+pub(crate) fn with_schema(text: &str) -> Vec<u8> {
+    let data = text.replace('"', "\\22");
+    let describe = format!(
+        "(i32.store8 (i32.const 1032) (i32.const 1)) (i32.store (i32.const 1036) (i32.const 12288))
+         (i32.store (i32.const 1040) (i32.const {}))",
+        text.len()
+    );
+    Guest { items: format!("(data (i32.const 12288) \"{data}\")"), describe, ..Guest::new() }.build()
+}
