@@ -277,8 +277,10 @@ impl Inner {
     fn component_of(&self, wasm: &[u8]) -> Result<Option<Vec<u8>>, ModuleRefusal> {
         let Form::Core { wasi } = inspect(wasm, self.instance_memory_bytes_max)? else { return Ok(None) };
         let component = self.ask_compiler(Task::Encode { wasi }, &[wasm])?;
-        inspect(&component, self.instance_memory_bytes_max)?;
-        Ok(Some(component))
+        match inspect(&component, self.instance_memory_bytes_max)? {
+            Form::Component => Ok(Some(component)),
+            Form::Core { .. } => Err(ModuleRefusal::Host { reason: "the compiler gave no component".to_owned() }),
+        }
     }
 
     /// The one version of a digest.

@@ -254,9 +254,10 @@ mod tests {
             // The first job lasts until the second has run.
             let (sender, receiver) = channel();
             let (done, is_done) = channel();
-            let first = move || drop(done.send(receiver.recv_timeout(LONG)));
+            let first = move || done.send(receiver.recv_timeout(LONG)).expect("the test listens");
             one.run(Box::new(first)).expect("there is room");
-            other.run(Box::new(move || drop(sender.send(())))).expect("there is room");
+            let second = move || sender.send(()).expect("the first listens");
+            other.run(Box::new(second)).expect("there is room");
             assert_eq!(is_done.recv().expect("it runs"), Ok(()));
             workers.stop();
         }
@@ -269,8 +270,10 @@ mod tests {
         lane.kept_time(false);
         let (sender, receiver) = channel();
         let (done, is_done) = channel();
-        lane.run(Box::new(move || drop(done.send(receiver.recv_timeout(LONG))))).expect("there is room");
-        lane.run(Box::new(move || drop(sender.send(())))).expect("there is room");
+        let first = move || done.send(receiver.recv_timeout(LONG)).expect("the test listens");
+        lane.run(Box::new(first)).expect("there is room");
+        let second = move || sender.send(()).expect("the first listens");
+        lane.run(Box::new(second)).expect("there is room");
         while workers.usage() != (1, 1) {
             thread::yield_now();
         }

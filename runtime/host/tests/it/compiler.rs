@@ -1,7 +1,7 @@
 //! The compiler as a process of its own.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::{io, thread};
 
 use bytes::Bytes;
@@ -115,9 +115,14 @@ fn an_end_that_the_module_brought_about_is_its_refusal_and_any_other_the_hosts()
     }
     let absent = with("/nonexistent/compiler", &[]).compile(&wasm).err().expect("refused");
     assert!(absent.is_hosts(), "{absent}");
-    // What is no machine code of this version is not run.
-    let wrong = with("/bin/sh", &["-c", "cat"]).compile(&wasm).err().expect("refused");
-    assert!(wrong.is_hosts(), "{wrong}");
+    // What it gives is looked at: here a core module that is no component, and a component that is no machine code.
+    let other = Bench::new();
+    let digest = other.module(&wasm).describe().digest;
+    let kept = other.directory.path().join("compiled").join(digest.hex()).join("component.wasm");
+    for wasm in [wasm, fs::read(kept).expect("it is kept")] {
+        let wrong = with("/bin/sh", &["-c", "tail -c +2"]).compile(&wasm).err().expect("refused");
+        assert!(wrong.is_hosts(), "{wrong}");
+    }
 }
 
 #[test]
