@@ -6,7 +6,7 @@ use std::vec;
 
 use bytes::Bytes;
 use levada_extension::{
-    CallBatch, CallRecord, CallSection, EmittedRecord, MalformedRecord, ModuleFault, Transform, Verdict,
+    CallBatch, CallRecord, CallSection, EmittedRecord, MalformedRecord, ModuleFault, OutputRoom, Transform, Verdict,
 };
 use levada_log::{Batch, BatchHeader, RecordRef, RecordSection};
 use levada_model::{Offset, PartitionIndex, Record, TimestampType, TopicName, limits};
@@ -107,7 +107,7 @@ pub(crate) async fn filter(
     .await;
     let Gathered { sections, reads: sources } = gathered;
     let given_bytes: usize = sections.iter().map(|section| section.records.len()).sum();
-    let Judged { outputs, stop } = ask(by, sections, turn).await?;
+    let Judged { outputs, stop } = ask(by, sections, room, turn).await?;
     let mut outputs = outputs.into_iter();
     let mut left = Left { room, is_first: true };
     let mut filtered: Vec<Fetched> = Vec::with_capacity(reads.len());
@@ -129,13 +129,13 @@ pub(crate) async fn filter(
 }
 
 /// Has the module judge the sections.
-async fn ask(by: &RecordFilter, sections: Vec<CallSection>, turn: Turn) -> Result<Judged, FetchError> {
+async fn ask(by: &RecordFilter, sections: Vec<CallSection>, room: Room, turn: Turn) -> Result<Judged, FetchError> {
     if sections.is_empty() {
         return Ok(Judged { outputs: Vec::new(), stop: None });
     }
     let batch = CallBatch { moment: by.modules.moment(None), sections };
     let judged = by.extension.call(&by.modules, move |transform| {
-        let judged = judged(transform, &batch);
+        let judged = judged(transform, &batch, room);
         // With the call, also where nobody waits for its answer any more.
         drop(turn);
         judged
@@ -215,36 +215,51 @@ struct Outputs {
     rest: Option<Offset>,
 }
 
-/// The outputs of one input.
+/// The outputs of one input; none where there was no room left.
 struct Output {
     offset: Offset,
-    records: Vec<RecordRef>,
+    records: Option<Vec<RecordRef>>,
 }
 
-fn judged(transform: &dyn Transform, batch: &CallBatch) -> Result<Judged, ModuleFault> {
-    let Front { verdicts, fault } = judge_front(transform, batch)?;
-    let (mut verdicts, mut fault) = (verdicts.into_iter(), fault);
+/// The outputs are made as far as there is room, since little that a module says can mean much.
+fn judged(transform: &dyn Transform, batch: &CallBatch, room: Room) -> Result<Judged, ModuleFault> {
+    let Front { verdicts, mut fault } = judge_front(transform, batch)?;
+    let mut verdicts = verdicts.into_iter().enumerate();
     let mut records = batch.records();
+    let mut left = Left { room, is_first: true };
+    let mut memory = OutputRoom::default();
     let mut outputs = Vec::with_capacity(batch.sections.len());
     for section in &batch.sections {
-        let (mut of, kind) = (Vec::new(), section.timestamp_type);
+        let mut of = Vec::new();
         for record in records.by_ref().take(section.record_count as usize) {
             let record = record?;
-            let Some(verdict) = verdicts.next() else {
-                let rest = Some(record.offset);
-                outputs.push(Outputs { of, rest });
-                let CallSection { topic, partition, .. } = section;
-                let at = FilteredAt { topic: topic.clone(), partition: *partition, offset: record.offset };
-                let stop = fault.take().map(|fault| Stop { fault, at });
-                return Ok(Judged { outputs, stop });
-            };
-            let records = match verdict {
-                Verdict::Pass => vec![passed(&record, kind)?],
-                Verdict::Emit(emitted) => replaced(&record, kind, emitted)?,
+            let made = match verdicts.next() {
                 // What a filter rejects is none of the reader's.
-                Verdict::Drop | Verdict::Reject(_) => continue,
+                Some((_, Verdict::Drop | Verdict::Reject(_))) => continue,
+                Some(_) if left.is_used_up() => Ok(None),
+                Some((place, verdict)) => {
+                    let input = passed(&record, section.timestamp_type)?;
+                    match memory.take(place, &input.record, &verdict) {
+                        Ok(()) => Ok(Some(instead(input, verdict)).filter(|outputs| left.take(outputs))),
+                        // No read would ever come past it.
+                        Err(error) if left.is_first => Err(error.into()),
+                        Err(_) => {
+                            left.close();
+                            Ok(None)
+                        }
+                    }
+                }
+                None => Err(fault.take().expect("there is a verdict on each record before the fault")),
             };
-            of.push(Output { offset: record.offset, records });
+            match made {
+                Ok(records) => of.push(Output { offset: record.offset, records }),
+                Err(fault) => {
+                    let CallSection { topic, partition, .. } = section;
+                    let at = FilteredAt { topic: topic.clone(), partition: *partition, offset: record.offset };
+                    outputs.push(Outputs { of, rest: Some(record.offset) });
+                    return Ok(Judged { outputs, stop: Some(Stop { fault, at }) });
+                }
+            }
         }
         outputs.push(Outputs { of, rest: None });
     }
@@ -256,18 +271,18 @@ fn passed(record: &CallRecord<'_>, timestamp_type: TimestampType) -> Result<Reco
     Ok(RecordRef { offset, timestamp, timestamp_type, record: record.to_record()? })
 }
 
-/// The records in the place of another, at its offset.
-fn replaced(
-    record: &CallRecord<'_>,
-    timestamp_type: TimestampType,
-    emitted: Vec<EmittedRecord>,
-) -> Result<Vec<RecordRef>, MalformedRecord> {
-    let input = record.to_record()?;
-    let emitted = emitted.into_iter().map(|emitted| {
-        let (timestamp, output) = emitted.in_place_of(record.timestamp, &input);
-        RecordRef { offset: record.offset, timestamp, timestamp_type, record: output }
-    });
-    Ok(emitted.collect())
+/// What takes the place of a record, at its offset.
+fn instead(input: RecordRef, verdict: Verdict) -> Vec<RecordRef> {
+    let RecordRef { offset, timestamp_type, .. } = input;
+    let emitted = |emitted: EmittedRecord| {
+        let (timestamp, record) = emitted.in_place_of(input.timestamp, &input.record);
+        RecordRef { offset, timestamp, timestamp_type, record }
+    };
+    match verdict {
+        Verdict::Emit(records) => records.into_iter().map(emitted).collect(),
+        Verdict::Pass => vec![input],
+        Verdict::Drop | Verdict::Reject(_) => Vec::new(),
+    }
 }
 
 /// The room that is left.
@@ -321,10 +336,12 @@ fn put(mut fetched: Fetched, sources: Vec<Source>, outputs: &mut vec::IntoIter<O
         };
         let mut records = Vec::new();
         for output in of {
-            if cut.is_none() && left.take(&output.records) {
-                records.extend(output.records);
-            } else {
-                cut.get_or_insert(output.offset);
+            match output.records.filter(|outputs| cut.is_none() && left.take(outputs)) {
+                Some(outputs) => records.extend(outputs),
+                None => {
+                    left.close();
+                    cut.get_or_insert(output.offset);
+                }
             }
         }
         if !records.is_empty() {
@@ -371,9 +388,9 @@ fn detach(filtered: &mut [Fetched], given_bytes: usize) {
 mod tests {
     use bytes::BytesMut;
     use crc_fast::CrcAlgorithm::Crc32Iscsi;
-    use levada_extension::{Moment, Verdicts};
+    use levada_extension::{Moment, Part, Verdicts};
     use levada_log::{BatchBuilder, NewBatch};
-    use levada_model::{LeaderEpoch, Timestamp};
+    use levada_model::{Header, LeaderEpoch, Timestamp};
 
     use super::*;
 
@@ -383,6 +400,38 @@ mod tests {
         fn transform(&self, batch: &CallBatch) -> Result<Verdicts, ModuleFault> {
             Ok(Verdicts::Each(vec![Verdict::Pass; batch.record_count()]))
         }
+    }
+
+    /// Says a byte a record and means a hundred of them.
+    struct Hundredfold;
+
+    impl Transform for Hundredfold {
+        fn transform(&self, batch: &CallBatch) -> Result<Verdicts, ModuleFault> {
+            let same =
+                EmittedRecord { key: Part::Input, value: Part::Input, headers: Part::Input, timestamp: Part::Input };
+            Ok(Verdicts::Each(vec![Verdict::Emit(vec![same; 100]); batch.record_count()]))
+        }
+    }
+
+    #[test]
+    fn no_more_is_made_of_records_than_there_is_room_for() {
+        let headers = vec![Header { name: "a".to_owned(), value: None }; 1_000];
+        let records = vec![(Timestamp(1), Record { headers, ..Record::default() }); 50];
+        let topic = TopicName::new("t").expect("a name");
+        let section = CallSection::unstored(topic, PartitionIndex(0), &records);
+        let call = CallBatch { moment: Moment { time: Timestamp(1), seed: 0 }, sections: vec![section] };
+        let made = |room: Room| {
+            let outputs = judged(&Hundredfold, &call, room).expect("it answers").outputs;
+            assert_eq!(outputs[0].of.len(), 50, "each is told of");
+            let made = outputs[0].of.iter().take_while(|output| output.records.is_some()).count();
+            assert!(outputs[0].of[made..].iter().all(|output| output.records.is_none()));
+            made
+        };
+        assert_eq!(made(Room { records: 250, bytes: usize::MAX }), 2);
+        assert_eq!(made(Room { records: 1, bytes: 1 }), 1, "the first always comes");
+        // Each takes a thousand bytes of room, and far more of memory.
+        let made = made(Room { records: usize::MAX, bytes: usize::MAX });
+        assert!((1..10).contains(&made), "{made}");
     }
 
     fn batch(base: u64) -> Batch {
@@ -421,8 +470,9 @@ mod tests {
         let topic = TopicName::new("t").expect("a name");
         let Gathered { sections, mut reads } = gather(&[(topic, fetched.clone())]);
         let call = CallBatch { moment: Moment { time: Timestamp(1), seed: 0 }, sections };
-        let mut outputs = judged(&All, &call).expect("it answers").outputs.into_iter();
-        let mut left = Left { room: Room { records: 10, bytes: 100 }, is_first: true };
+        let room = Room { records: 10, bytes: 100 };
+        let mut outputs = judged(&All, &call, room).expect("it answers").outputs.into_iter();
+        let mut left = Left { room, is_first: true };
         let mut filtered = put(fetched, reads.pop().expect("one read"), &mut outputs, &mut left);
         let records: Vec<_> = filtered.take_records().map(|record| record.map(|record| record.offset.0).ok()).collect();
         assert_eq!(records, [Some(1), None, Some(4), Some(5)]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use levada_extension::{
     Aggregator, CallBatch, CallSection, Group, Groups, KeyRecord, Keys, ModuleConfigError, ModuleFault, ModuleVersion,
-    ModuleWorld, Moment,
+    ModuleWorld, Moment, check_outputs,
 };
 use levada_model::{ModuleName, ModuleRef, Offset, PartitionIndex, Principal, Timestamp, TopicName, limits};
 use tokio::time::Instant;
@@ -190,7 +190,11 @@ impl Trial {
         Ok(match self.world {
             ModuleWorld::Transform => {
                 let transform = version.transform(&self.config)?;
-                judge(&*transform, &self.batch()).map(DryRunOutput::Verdicts)
+                let batch = self.batch();
+                judge(&*transform, &batch).and_then(|verdicts| {
+                    check_outputs(&batch, &verdicts)?;
+                    Ok(DryRunOutput::Verdicts(verdicts))
+                })
             }
             ModuleWorld::Partitioner => {
                 let partitioner = version.partitioner(&self.config)?;

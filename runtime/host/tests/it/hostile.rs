@@ -1,5 +1,9 @@
 //! Modules that do harm, each with its stated outcome. They are written as text: core modules with the contract's canonical
 //! ABI by hand, so that they can break it.
+//!
+//! Two kinds that such lists name are not here. Parts cannot overlap in layouts whose items follow one another without
+//! addresses. And an artifact that was forged with a right checksum is not told from a right one: who may write to the
+//! broker's private directory may as well replace the broker.
 
 mod answers;
 mod artifacts;
@@ -8,9 +12,20 @@ mod time;
 mod uploads;
 mod writing;
 
-pub(crate) use guest::Guest;
+pub(crate) use guest::{Guest, with_schema};
 
 /// Their pattern, which the tests of the whole broker share.
 mod guest {
     pub(crate) use levada_fixtures::{Guest, embed};
+
+    /// A module with this schema of its config.
+    pub(crate) fn with_schema(text: &str) -> Vec<u8> {
+        let data = text.replace('"', "\\22");
+        let describe = format!(
+            "(i32.store8 (i32.const 1032) (i32.const 1)) (i32.store (i32.const 1036) (i32.const 12288))
+             (i32.store (i32.const 1040) (i32.const {}))",
+            text.len()
+        );
+        Guest { items: format!("(data (i32.const 12288) \"{data}\")"), describe, ..Guest::new() }.build()
+    }
 }
