@@ -288,6 +288,10 @@ impl Core {
     }
 
     /// Deletes the positions of one that was deleted.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a pause is meant: a coordinator that is loading tells nobody when it is done"
+    )]
     async fn delete_positions(self: &Arc<Self>, name: &ProcessorName) -> Result<(), ProcessorError> {
         loop {
             match self.delete_group(&GroupName::of_processor(name)).await {
