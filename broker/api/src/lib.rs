@@ -28,14 +28,14 @@ pub use groups::{
     RefusedCommit, RejectRecords, ResetCause, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
 };
 pub use modules::{
-    DryRunDifference, DryRunGroup, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, Module, ModuleDryRun,
-    ModuleList, ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats, ModuleUse, ModuleUseKind, ModuleVersion,
-    PutModule, VerdictWord, WitFile, WitPackage, WorldWord,
+    DryRunDifference, DryRunGroup, DryRunMember, DryRunModule, DryRunOutput, DryRunSide, DryRunTopic, DryRunVerdict,
+    Module, ModuleDryRun, ModuleList, ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats, ModuleUse, ModuleUseKind,
+    ModuleVersion, PutModule, VerdictWord, WitFile, WitPackage, WorldWord,
 };
 pub use processors::{
     DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun,
     ProcessorFailure, ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep,
-    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
+    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, TaskWaiting, ThenWord, TransformStep,
 };
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,

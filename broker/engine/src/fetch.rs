@@ -19,7 +19,7 @@ mod filtering;
 
 pub(crate) use counting::unpacking_bytes;
 pub use fetched::{Fetched, FetchedRecords, Filtered};
-pub(crate) use filtering::{Room, filter, section};
+pub(crate) use filtering::{Room, call_section, filter, section};
 
 use crate::catalog::Topic;
 use crate::engine::Core;

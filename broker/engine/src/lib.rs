@@ -41,12 +41,12 @@ pub use levada_coordinator::{
     Start as GroupStart, TransactionHandle, TransactionState, TransactionView,
 };
 pub use modules::{
-    DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError, ModuleInfo, ModuleUse,
-    ModuleVersionInfo, PutModule, RecordFilter,
+    DryRun, DryRunInput, DryRunMember, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, DryRunTopic, ModuleError,
+    ModuleInfo, ModuleUse, ModuleVersionInfo, PutModule, RecordFilter,
 };
 pub use processors::{
-    Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
-    ProcessorStep, ProcessorTask, SourceSpec, Then,
+    FailedRecord, Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec,
+    ProcessorState, ProcessorStep, ProcessorTask, ProcessorWaiting, SourceSpec, Then,
 };
 pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,

@@ -31,6 +31,21 @@ pub enum Verdicts {
     Each(Vec<Verdict>),
 }
 
+impl Verdicts {
+    /// One by one, for a batch of this many records. The verdicts must be checked.
+    #[must_use]
+    pub fn into_each(self, count: usize) -> Vec<Verdict> {
+        match self {
+            Self::Each(each) => each,
+            Self::Keep(places) => {
+                let mut each = vec![Verdict::Drop; count];
+                places.iter().for_each(|place| each[*place as usize] = Verdict::Pass);
+                each
+            }
+        }
+    }
+}
+
 /// What becomes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {

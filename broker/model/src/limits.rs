@@ -176,11 +176,18 @@ pub const MODULE_CALL_BYTES_MAX: usize = 16 << 20;
 pub const MODULE_CALL_RECORDS_MAX: usize = 10_000;
 /// Most records of a dry run.
 pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
+/// Most members that an assignor is tried with.
+pub const DRY_RUN_MEMBERS_MAX: usize = 1_000;
+/// Most partitions that an assignor is tried with, of all topics together.
+pub const DRY_RUN_PARTITIONS_MAX: u64 = 100_000;
 /// Most bytes of stored records that a dry run reads; the first of each partition always comes.
 pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of records and reasons that the dry run of a processor answers; behind them it ends and says so.
+pub const DRY_RUN_OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// Most jobs that wait for one module; a further one is refused.
 pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
-/// How long a produce, a read or a group waits for a module's answer, also where it has to wait for its turn.
+/// How long a produce, a read or a group waits for a module's answer, until it is loaded and its turn comes too; a read as long
+/// again for room to read.
 pub const MODULE_WAIT_MS_MAX: u64 = 30_000;
 /// Most reads through one module that are read and judged at once; the others wait.
 pub const FILTERED_READS_AT_ONCE_MAX: usize = 16;

@@ -10,7 +10,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 pub use dry_run::{
-    DryRunDifference, DryRunGroup, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, ModuleDryRun, VerdictWord,
+    DryRunDifference, DryRunGroup, DryRunMember, DryRunModule, DryRunOutput, DryRunSide, DryRunTopic, DryRunVerdict,
+    ModuleDryRun, VerdictWord,
 };
 pub use fare::{ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats};
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use levada_extension::{
     CallBatch, CallRecord, CallSection, EmittedRecord, MalformedRecord, ModuleFault, Transform, Verdict,
 };
-use levada_log::{Batch, RecordRef, RecordSection};
+use levada_log::{Batch, BatchHeader, RecordRef, RecordSection};
 use levada_model::{Offset, PartitionIndex, Record, TimestampType, TopicName, limits};
 
 use super::{FetchError, Fetched, Filtered, FilteredAt, counting};
@@ -171,9 +171,17 @@ pub(crate) fn section(
     batch: &Batch,
     offsets: Range<Offset>,
 ) -> Option<CallSection> {
-    let header = batch.header();
-    let RecordSection { records, record_count } = batch.section(offsets).ok()?;
-    Some(CallSection {
+    Some(call_section(topic, partition, batch.header(), batch.section(offsets).ok()?))
+}
+
+/// The records of a batch with this head, as a module is given them.
+pub(crate) fn call_section(
+    topic: &TopicName,
+    partition: PartitionIndex,
+    header: &BatchHeader,
+    RecordSection { records, record_count }: RecordSection,
+) -> CallSection {
+    CallSection {
         topic: topic.clone(),
         partition,
         base_offset: header.base_offset,
@@ -184,7 +192,7 @@ pub(crate) fn section(
         timestamp_type: header.timestamp_type(),
         record_count,
         records,
-    })
+    }
 }
 
 /// What a module makes of sections.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use levada_coordinator::{Committed, Coordinator};
 use levada_extension::{
     Assignment, Assignor, AssignorFault, AssignorInput, AssignorPartition, AssignorTopic, ModuleConfigError,
-    TopicPartition, native_assignor,
+    ModuleDigest, TopicPartition, native_assignor,
 };
 use levada_model::{GroupName, ModuleRef};
 
@@ -75,25 +75,31 @@ fn votes_of(machine: &Coordinator) -> Vec<AssignorVote> {
     machine.votes().filter_map(vote).collect()
 }
 
-/// That a module which a member wants its partitions from is there, an assignor, and takes the config.
+/// That a module which a member wants its partitions from is there, an assignor, and takes the config. Answers which version
+/// that is; none for a built-in assignor.
 ///
 /// A member is not kept out because its module cannot be asked now: the built-in assignor stands in until it can.
-pub(super) async fn check(modules: &Arc<Modules>, assignor: &AssignorName) -> Result<(), GroupError> {
-    let AssignorName::Module { module, config } = assignor else { return Ok(()) };
+pub(super) async fn check(
+    modules: &Arc<Modules>,
+    assignor: &AssignorName,
+) -> Result<Option<(ModuleRef, ModuleDigest)>, GroupError> {
+    let AssignorName::Module { module, config } = assignor else { return Ok(None) };
+    let (_, meant) = modules.resolve(module).map_err(|_| GroupError::NoAssignor(module.clone()))?;
     let extension = Extension::<dyn Assignor>::new(module.clone(), config.as_deref().unwrap_or(NO_CONFIG));
-    match Arc::new(extension).check(modules).await {
+    let digest = match Arc::new(extension).check(modules).await {
+        Ok(asked) => asked,
         Err(
             ModuleError::NotFound(_)
             | ModuleError::NoVersion { .. }
             | ModuleError::Config { error: ModuleConfigError::World { .. }, .. },
-        ) => Err(GroupError::NoAssignor(module.clone())),
-        Err(ModuleError::Config { module, error }) => Err(GroupError::AssignorConfig { module, error }),
+        ) => return Err(GroupError::NoAssignor(module.clone())),
+        Err(ModuleError::Config { module, error }) => return Err(GroupError::AssignorConfig { module, error }),
         Err(error) => {
             tracing::debug!(%module, %error, "an assignor cannot be asked now");
-            Ok(())
+            meant
         }
-        Ok(()) => Ok(()),
-    }
+    };
+    Ok(Some((module.clone(), digest)))
 }
 
 /// Asks the assignor that members voted for.

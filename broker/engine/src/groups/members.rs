@@ -15,9 +15,7 @@ use uuid::Uuid;
 use super::assignors;
 use super::kind::{GroupCoordinator, GroupKind};
 use super::own::refuse_internal;
-use super::terms::{
-    AssignorName, CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership,
-};
+use super::terms::{CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership};
 use crate::Engine;
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -40,12 +38,15 @@ impl Engine {
         }
         // Nothing is written for a group that cannot be.
         self.core.refuse_unknown(&join.topics)?;
-        // No module that it asks for goes away, or becomes another, before the group has it as a member.
-        let _settled = match join.assignor {
-            AssignorName::Module { .. } => Some(self.core.modules.joins.read().await),
-            _ => None,
+        // No module that it asks for goes away, or becomes another, between the question and its membership.
+        let _settled = loop {
+            let asked = assignors::check(&self.core.modules, &join.assignor).await?;
+            let Some(asked) = asked else { break None };
+            let settled = self.core.modules.joins.read().await;
+            if self.core.modules.are_meant(&[asked]) {
+                break Some(settled);
+            }
         };
-        assignors::check(&self.core.modules, &join.assignor).await?;
         let topic = self.core.ensure_coordinators::<GroupKind>().await?;
         let topics = join.topics.clone();
         let member = NewMember {

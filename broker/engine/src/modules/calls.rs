@@ -52,7 +52,8 @@ impl Engine {
         let image = self.core.metadata.image();
         let visible = |name: &ModuleName| self.core.authorize(who, Operation::Describe, Resource::Module(name)).is_ok();
         let modules = image.modules.iter().filter(|(name, _)| visible(name));
-        Ok(modules.map(|(name, module)| self.core.module_info(name, module)).collect())
+        let votes = self.core.groups.known_votes();
+        Ok(modules.map(|(name, module)| self.core.module_info_among(&votes, name, module)).collect())
     }
 
     /// One module.

@@ -154,8 +154,10 @@ impl Core {
                 Some(active) => self.ask_followers(&change.name, active.clone()).await?,
                 None => BTreeSet::new(),
             };
-            let settled = self.modules.joins.clone().write_owned().await;
-            let votes = if change.active.is_some() { self.votes().await? } else { Vec::new() };
+            let (settled, votes) = match &change.active {
+                Some(_) => (Some(self.modules.joins.clone().write_owned().await), self.votes().await?),
+                None => (None, Vec::new()),
+            };
             let (core, change) = (self.clone(), change.clone());
             let make = move || {
                 let _settled = settled;
@@ -209,6 +211,16 @@ impl Core {
 
     /// A module as users see it. Groups that are not loaded yet are not among its users.
     pub(super) fn module_info(&self, name: &ModuleName, module: &ModuleImage) -> ModuleInfo {
+        self.module_info_among(&self.groups.known_votes(), name, module)
+    }
+
+    /// The same, where it is known what the groups' members ask for.
+    pub(super) fn module_info_among(
+        &self,
+        votes: &[AssignorVote],
+        name: &ModuleName,
+        module: &ModuleImage,
+    ) -> ModuleInfo {
         let version = |(number, version): (u32, &Arc<ModuleVersionImage>)| ModuleVersionInfo {
             version: number,
             digest: version.digest,
@@ -222,7 +234,7 @@ impl Core {
             owner: module.owner.clone(),
             active_version: module.active,
             versions: (1..).zip(&module.versions).map(version).collect(),
-            used_by: used_by(&self.metadata.image(), &self.groups.known_votes(), name),
+            used_by: used_by(&self.metadata.image(), votes, name),
         }
     }
 

@@ -55,13 +55,15 @@ impl<E: Made + ?Sized> Extension<E> {
         &self.module
     }
 
-    /// Makes it of the version that is meant now, to see whether that can be.
-    pub(crate) async fn check(self: &Arc<Self>, modules: &Arc<Modules>) -> Result<(), ModuleError> {
+    /// Makes it of the version that is meant now, to see whether that can be. Answers which that is.
+    pub(crate) async fn check(self: &Arc<Self>, modules: &Arc<Modules>) -> Result<ModuleDigest, ModuleError> {
         let version = modules.version(&self.module).await?;
+        let digest = version.describe().digest;
         let this = self.clone();
         let made = run(&version.clone(), move || this.make(&*version).map(drop)).await;
         let made = made.map_err(|busy| ModuleError::Busy(busy.reason))?;
-        made.map_err(|error| super::changes::config_error(self.module.clone(), error))
+        made.map_err(|error| super::changes::config_error(self.module.clone(), error))?;
+        Ok(digest)
     }
 
     /// Calls it on a thread of the host.
@@ -74,11 +76,14 @@ impl<E: Made + ?Sized> Extension<E> {
         modules: &Arc<Modules>,
         call: impl FnOnce(&E) -> Result<R, ModuleFault> + Send + 'static,
     ) -> Result<R, ModuleFault> {
-        let version = modules.version(&self.module).await.map_err(|error| fault(&error))?;
         let this = self.clone();
+        let answer = async move {
+            let version = modules.version(&this.module).await.map_err(|error| fault(&error))?;
+            run(&version.clone(), move || call(&*this.make(&*version)?)).await?
+        };
         let wait = Duration::from_millis(limits::MODULE_WAIT_MS_MAX);
-        match timeout(wait, run(&version.clone(), move || call(&*this.make(&*version)?))).await {
-            Ok(answer) => answer?,
+        match timeout(wait, answer).await {
+            Ok(answer) => answer,
             Err(_) => Err(ModuleBusy { reason: format!("it was not done after {} ms", wait.as_millis()) }.into()),
         }
     }

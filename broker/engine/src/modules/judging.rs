@@ -1,8 +1,6 @@
 //! Asking a transform for verdicts on any number of records: in calls that are not too large.
 
-use levada_extension::{
-    AnswerLimits, CallBatch, MalformedRecord, ModuleFault, Transform, Verdict, Verdicts, check_verdicts,
-};
+use levada_extension::{AnswerLimits, CallBatch, MalformedRecord, ModuleFault, Transform, Verdict, check_verdicts};
 use levada_model::limits::{MODULE_CALL_BYTES_MAX, MODULE_CALL_RECORDS_MAX};
 
 /// A verdict for each record. What is too large for one call is asked in halves.
@@ -22,7 +20,7 @@ pub(crate) fn judge(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<
         answer => {
             let verdicts = answer?;
             check_verdicts(&verdicts, count, &AnswerLimits::default())?;
-            Ok(each(verdicts, count))
+            Ok(verdicts.into_each(count))
         }
     }
 }
@@ -63,16 +61,4 @@ pub(crate) fn judge_front(transform: &dyn Transform, batch: &CallBatch) -> Resul
         }
     }
     Ok(Front { verdicts, fault: None })
-}
-
-/// The verdicts one by one.
-pub(crate) fn each(verdicts: Verdicts, count: usize) -> Vec<Verdict> {
-    match verdicts {
-        Verdicts::Each(each) => each,
-        Verdicts::Keep(kept) => {
-            let mut each = vec![Verdict::Drop; count];
-            kept.into_iter().for_each(|place| each[place as usize] = Verdict::Pass);
-            each
-        }
-    }
 }

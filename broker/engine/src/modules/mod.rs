@@ -8,6 +8,7 @@ mod calls;
 mod changes;
 mod dry_run;
 mod extension;
+mod group_trial;
 mod judging;
 mod registry;
 mod terms;
@@ -15,8 +16,8 @@ mod turns;
 mod uses;
 
 pub use terms::{
-    DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError, ModuleInfo, ModuleUse,
-    ModuleVersionInfo, PutModule, RecordFilter,
+    DryRun, DryRunInput, DryRunMember, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, DryRunTopic, ModuleError,
+    ModuleInfo, ModuleUse, ModuleVersionInfo, PutModule, RecordFilter,
 };
 
 pub(crate) use changes::CheckedModules;

@@ -131,7 +131,7 @@ impl Modules {
     }
 
     /// The number and the digest of the version that is meant now.
-    pub(super) fn resolve(&self, module: &ModuleRef) -> Result<(u32, ModuleDigest), ModuleError> {
+    pub(crate) fn resolve(&self, module: &ModuleRef) -> Result<(u32, ModuleDigest), ModuleError> {
         let image = self.metadata.image();
         let there = image.modules.get(&module.name).ok_or_else(|| ModuleError::NotFound(module.name.clone()))?;
         let number = module.version.unwrap_or(there.active);
@@ -141,7 +141,7 @@ impl Modules {
         }
     }
 
-    /// Whether each name means these bytes still. The caller holds `changes`.
+    /// Whether each name means these bytes still. It does for as long as the caller holds `changes`, or `joins`.
     pub(crate) fn are_meant(&self, digests: &[(ModuleRef, ModuleDigest)]) -> bool {
         digests.iter().all(|(module, digest)| self.resolve(module).is_ok_and(|(_, meant)| meant == *digest))
     }

@@ -82,6 +82,23 @@ impl Engine {
         Ok(self.begin_authorized(who, topic, request).await?.produced().await)
     }
 
+    /// As [`produce_in_own`](Self::produce_in_own) in this very topic: one of its name that came later is another.
+    ///
+    /// # Errors
+    /// See [`ProduceError`]; nothing was stored then.
+    pub(crate) async fn produce_in_this(
+        &self,
+        who: &Principal,
+        topic: &Arc<Topic>,
+        request: ProduceRequest,
+    ) -> Result<Produced, ProduceError> {
+        self.core.authorize(who, Operation::Write, Resource::Topic(topic.name()))?;
+        if topic.is_deleted() {
+            return Err(ProduceError::NotFound(topic.name().clone()));
+        }
+        Ok(self.begin_in(who, topic, request).await?.produced().await)
+    }
+
     /// Stores records as a request does that was long on its way behind all checks: only the partitions judge them, which a
     /// test has to see.
     ///
@@ -123,21 +140,31 @@ impl Engine {
                 self.create_to_write(topic).await?
             }
         };
+        self.begin_in(who, &topic, request).await
+    }
+
+    /// As [`begin_produce`](Self::begin_produce) of one who may write the topic, and use the transaction if there is one.
+    async fn begin_in(
+        &self,
+        who: &Principal,
+        topic: &Arc<Topic>,
+        request: ProduceRequest,
+    ) -> Result<Accepted, ProduceError> {
         let state = topic.state_full();
         let now = self.check(&state, &request)?;
-        let producer = producer(who, &topic, &request.once);
+        let producer = producer(who, topic, &request.once);
         let Ok(mut earlier) = Earlier::find(&state, producer).await else {
             let fault = Arc::new(AppendError::KeyReused.into());
             return Ok(Accepted::refused(&request, fault));
         };
         let request = earlier.name(&state, request).await;
-        let (request, mut placements) = modules::place(&self.core, &topic, &state, request, &earlier, now).await?;
+        let (request, mut placements) = modules::place(&self.core, topic, &state, request, &earlier, now).await?;
         earlier.keep_apart(&request.records, &mut placements, state.active_count);
-        let request = modules::validate(&self.core, &topic, &state, request, &placements, &earlier, now).await?;
+        let request = modules::validate(&self.core, topic, &state, request, &placements, &earlier, now).await?;
         let transaction = match &request.once {
             Once::Transaction { transaction, .. } => {
                 let partitions = BTreeSet::from_iter(placements.iter().copied());
-                Some(transaction::begin(&self.core, &topic, *transaction, partitions).await?)
+                Some(transaction::begin(&self.core, topic, *transaction, partitions).await?)
             }
             Once::No | Once::Key { .. } | Once::Producer { .. } => None,
         };

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use levada_extension::{
     CallBatch, CallSection, KeyRecord, Keys, ModuleFault, Murmur2, Partitioner, Verdict, check_partitions,
 };
-use levada_log::RecordSection;
-use levada_model::{Offset, PartitionIndex, Timestamp, TimestampType, TopicName, limits};
+use levada_model::{Offset, PartitionIndex, Timestamp, TopicName, limits};
 
 use super::earlier::Earlier;
 use super::{BatchBuf, Once, ProduceError, ProduceRecord, ProduceRequest, RecordFault, by_partition};
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
+use crate::fetch::call_section;
 use crate::modules::judge;
 
 /// The partition of each record: the one it names, else the partitioner's choice. With an `Idempotency-Key` a record
@@ -116,22 +116,10 @@ pub(super) async fn validate_batches(
     Ok(())
 }
 
-/// A batch that comes built, as a validator is given it.
+/// A batch that comes built, as a validator is given it: not stored yet, so its offsets count from 0.
 pub(super) fn section(topic: &TopicName, partition: PartitionIndex, batch: &BatchBuf) -> Option<CallSection> {
-    let header = batch.header();
-    let RecordSection { records, record_count } = batch.section().ok()?;
-    Some(CallSection {
-        topic: topic.clone(),
-        partition,
-        base_offset: Offset(0),
-        base_timestamp: match header.timestamp_type() {
-            TimestampType::CreateTime => header.base_timestamp,
-            TimestampType::LogAppendTime => header.max_timestamp,
-        },
-        timestamp_type: header.timestamp_type(),
-        record_count,
-        records,
-    })
+    let section = call_section(topic, partition, batch.header(), batch.section().ok()?);
+    Some(CallSection { base_offset: Offset(0), ..section })
 }
 
 /// What stands in for the key of a record that has none.

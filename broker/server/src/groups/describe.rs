@@ -7,7 +7,7 @@ use levada_model::GroupName;
 
 use super::words::{group_state, member_state, partitions};
 use crate::extract::{GroupPath, NoParams, Params};
-use crate::listing::{Page, next_cursor};
+use crate::listing::Page;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -23,12 +23,9 @@ pub(super) async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<GroupList>, Refusal> {
-    let Page { limit, after } = Page::<GroupName>::read(&mut params)?;
+    let page = Page::<GroupName>::read(&mut params)?;
     params.finish()?;
-    let all = engine.list_groups(&who).await?;
-    let mut left = all.into_iter().filter(|summary| after.as_ref().is_none_or(|after| summary.group > *after));
-    let groups: Vec<_> = left.by_ref().take(limit).map(summary).collect();
-    let next_cursor = left.next().and(groups.last()).map(|last| next_cursor(&last.group));
+    let (groups, next_cursor) = page.cut(engine.list_groups(&who).await?, |summary| &summary.group, summary);
     Ok(Json(GroupList { groups, next_cursor }))
 }
 
