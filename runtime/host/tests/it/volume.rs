@@ -11,6 +11,7 @@ use levada_extension::{
 };
 use levada_fixtures::{EVERYTHING, KEYS};
 use levada_model::{MemberId, PartitionIndex, Record, Timestamp, TopicId, TopicName};
+use uuid::Uuid;
 
 use crate::support::Bench;
 
@@ -56,7 +57,8 @@ fn calls() -> impl Iterator<Item = u64> {
 
 #[test]
 fn a_filter_keeps_what_native_code_keeps() {
-    let transform = Bench::new().module(EVERYTHING).transform(CONFIG).expect("a transform");
+    let bench = Bench::new();
+    let transform = bench.module(EVERYTHING).transform(CONFIG).expect("a transform");
     for first in calls() {
         let kept = |place: &u32| number(first + u64::from(*place)).is_some_and(|n| n >= 500);
         let expected = (0..u32::try_from(CALL_RECORDS).expect("small")).filter(kept).collect();
@@ -66,7 +68,8 @@ fn a_filter_keeps_what_native_code_keeps() {
 
 #[test]
 fn a_partitioner_places_keys_as_native_code_does() {
-    let keys = Bench::new().module(KEYS).partitioner("{}").expect("a partitioner");
+    let bench = Bench::new();
+    let keys = bench.module(KEYS).partitioner("{}").expect("a partitioner");
     for first in calls() {
         let texts: Vec<_> = (first..first + CALL_RECORDS).map(|key| format!("key-{key}")).collect();
         let given: Vec<Option<&[u8]>> = texts.iter().map(|text| Some(text.as_bytes())).collect();
@@ -77,7 +80,8 @@ fn a_partitioner_places_keys_as_native_code_does() {
 #[test]
 fn an_aggregator_adds_up_what_native_code_does() {
     const GROUPS: u64 = 10;
-    let aggregator = Bench::new().module(EVERYTHING).aggregator(CONFIG).expect("an aggregator");
+    let bench = Bench::new();
+    let aggregator = bench.module(EVERYTHING).aggregator(CONFIG).expect("an aggregator");
     let group = |key: u64, accumulators, records| Group { key: key.to_string(), window: None, accumulators, records };
     let mut accumulators: BTreeMap<u64, Bytes> = BTreeMap::new();
     for first in calls() {
@@ -101,13 +105,15 @@ fn an_aggregator_adds_up_what_native_code_does() {
 #[test]
 fn an_assignor_shares_out_partitions_as_native_code_does() {
     const PARTITIONS: u32 = 1_000;
-    let assignor = Bench::new().module(EVERYTHING).assignor("module:everything", CONFIG).expect("an assignor");
-    let topics: Vec<_> = (1..=5_u32).map(|number| (TopicId(number.into()), format!("t{number}"))).collect();
+    let bench = Bench::new();
+    let assignor = bench.module(EVERYTHING).assignor("module:everything", CONFIG).expect("an assignor");
+    let topics: Vec<_> =
+        (1..=5_u32).map(|number| (TopicId(Uuid::from_u128(number.into())), format!("t{number}"))).collect();
     for round in 0..count() / (u64::from(PARTITIONS) * 5) {
         // Each member leaves out another topic.
         let readers = |topic: usize| move |member: &usize| !(member + topic).is_multiple_of(3);
         let member = |member: usize| AssignorMember {
-            member_id: MemberId::new(format!("m{member}")).expect("an id"),
+            member_id: MemberId::new(&format!("m{member}")).expect("an id"),
             instance_id: None,
             subscribed: (0..topics.len())
                 .filter(|topic| readers(*topic)(&member))
