@@ -16,16 +16,5 @@ pub(crate) use guest::{Guest, with_schema};
 
 /// Their pattern, which the tests of the whole broker share.
 mod guest {
-    pub(crate) use levada_fixtures::{Guest, embed};
-
-    /// A module with this schema of its config.
-    pub(crate) fn with_schema(text: &str) -> Vec<u8> {
-        let data = text.replace('"', "\\22");
-        let describe = format!(
-            "(i32.store8 (i32.const 1032) (i32.const 1)) (i32.store (i32.const 1036) (i32.const 12288))
-             (i32.store (i32.const 1040) (i32.const {}))",
-            text.len()
-        );
-        Guest { items: format!("(data (i32.const 12288) \"{data}\")"), describe, ..Guest::new() }.build()
-    }
+    pub(crate) use levada_fixtures::{Guest, embed, with_schema};
 }

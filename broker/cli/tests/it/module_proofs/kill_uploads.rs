@@ -212,7 +212,6 @@ fn kept(data_dir: &Path, count: usize, told: &str) {
     assert_eq!(made, blobs, "{told}: what was made of modules");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test looks at what the program keeps")]
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("an entry"));
     entries.map(|entry| entry.file_name().into_string().expect("text")).collect()
@@ -237,9 +236,8 @@ async fn no_compiler_outlives_a_server_that_is_killed() {
     let begun = Instant::now();
     // Held, it has no end of its own.
     let compiler = loop {
-        let found = children(pid).into_iter().filter_map(Pid::from_raw);
-        let held =
-            found.filter(|child| kill_process(*child, Signal::STOP).is_ok() && state(*child) == Some('T')).next();
+        let mut found = children(pid).into_iter().filter_map(Pid::from_raw);
+        let held = found.find(|child| kill_process(*child, Signal::STOP).is_ok() && state(*child) == Some('T'));
         if let Some(held) = held {
             break held;
         }
@@ -259,7 +257,6 @@ async fn no_compiler_outlives_a_server_that_is_killed() {
 
 /// The processes that this one has started.
 #[cfg(target_os = "linux")]
-#[expect(clippy::disallowed_methods, reason = "it asks the system")]
 fn children(pid: u32) -> Vec<i32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -269,7 +266,6 @@ fn children(pid: u32) -> Vec<i32> {
 
 /// How a process stands, in a letter; none if it is gone.
 #[cfg(target_os = "linux")]
-#[expect(clippy::disallowed_methods, reason = "it asks the system")]
 fn state(pid: rustix::process::Pid) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     stat.rsplit(") ").next()?.chars().next()
