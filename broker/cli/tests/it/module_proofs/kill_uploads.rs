@@ -237,7 +237,9 @@ async fn no_compiler_outlives_a_server_that_is_killed() {
     // Held, it has no end of its own.
     let compiler = loop {
         let mut found = children(pid).into_iter().filter_map(Pid::from_raw);
-        let held = found.find(|child| kill_process(*child, Signal::STOP).is_ok() && state(*child) == Some('T'));
+        let held = found.find(|child| {
+            is_limited(*child) && kill_process(*child, Signal::STOP).is_ok() && state(*child) == Some('T')
+        });
         if let Some(held) = held {
             break held;
         }
@@ -262,6 +264,13 @@ fn children(pid: u32) -> Vec<i32> {
     let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
     let texts = tasks.filter_map(Result::ok).map(children).collect::<Vec<_>>().join(" ");
     texts.split_whitespace().map(|pid| pid.parse().expect("a number")).collect()
+}
+
+/// Whether a compiler has set its limits, which it does when it is bound to its server's end.
+#[cfg(target_os = "linux")]
+fn is_limited(pid: rustix::process::Pid) -> bool {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap_or_default();
+    limits.lines().any(|line| line.starts_with("Max cpu time") && !line.contains("unlimited"))
 }
 
 /// How a process stands, in a letter; none if it is gone.
