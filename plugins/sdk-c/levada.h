@@ -1,4 +1,5 @@
-/* Reads a batch (plugins/wit/0.1.0/layouts.md) record by record, for modules in C: copy this file beside yours.
+/* Reads a batch (plugins/wit/0.1.0/layouts.md) record by record, and the texts of a config, for modules in C: copy this file
+ * beside yours.
  *
  *     levada_batch batch;
  *     levada_record record;
@@ -12,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Bytes that belong to the batch. `ptr` is null where there is no key, or for the value of a tombstone. */
 typedef struct {
@@ -114,6 +116,49 @@ static inline bool levada_next(levada_batch *batch, levada_record *record) {
   record->value = levada_part(batch);
   batch->at = next; /* The headers are between. */
   return !batch->failed;
+}
+
+static inline uint32_t levada_hex(const uint8_t *at, const uint8_t *end) {
+  uint32_t unit = 0;
+  for (int i = 0; i < 4 && at + i < end; i++) {
+    uint32_t digit = at[i] | 0x20;
+    unit = unit << 4 | ((digit <= '9' ? digit - '0' : digit - 'a' + 10) & 15);
+  }
+  return unit;
+}
+
+/* Reads the text of JSON, such as a config's, that begins with a quote at `at`. Its UTF-8 goes to `to`, which has room for
+ * `end - at` bytes, and its length to `length`. Answers what comes behind it, or null where the text does not end. */
+static inline const uint8_t *levada_text(const uint8_t *at, const uint8_t *end, uint8_t *to, size_t *length) {
+  uint8_t *start = to;
+  for (at++; at < end && *at != '"'; at++) {
+    if (*at != '\\') {
+      *to++ = *at;
+      continue;
+    }
+    if (++at == end) break;
+    const char *escapes = "b\bf\fn\nr\rt\t";
+    const char *escape = *at ? strchr(escapes, *at) : NULL;
+    if (*at != 'u') {
+      *to++ = escape && (escape - escapes) % 2 == 0 ? (uint8_t)escape[1] : *at;
+      continue;
+    }
+    uint32_t code = levada_hex(at + 1, end);
+    at += end - at > 4 ? 4 : end - at - 1;
+    if (code >= 0xd800 && code < 0xdc00 && end - at > 6 && at[1] == '\\' && at[2] == 'u') {
+      code = 0x10000 + ((code & 0x3ff) << 10 | (levada_hex(at + 3, end) & 0x3ff));
+      at += 6;
+    }
+    if (code < 0x80) {
+      *to++ = (uint8_t)code;
+      continue;
+    }
+    int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    *to++ = (uint8_t)(0xff << (7 - more) | code >> 6 * more);
+    while (more-- > 0) *to++ = (uint8_t)(0x80 | (code >> 6 * more & 0x3f));
+  }
+  *length = (size_t)(to - start);
+  return at < end ? at + 1 : NULL;
 }
 
 #endif

@@ -119,3 +119,20 @@ test('filters and transforms speak the JSON form', () => {
   const refusing = filter({ init: () => { throw new Error('not so'); }, keep: () => true });
   assert.throws(() => refusing.module.init('{}'), (error) => error === 'not so');
 });
+
+test('what the README shows takes every record', async () => {
+  const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+  const sdk = new URL('levada.js', import.meta.url);
+  const shown = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, text]) =>
+    import(`data:text/javascript,${encodeURIComponent(text.replace('./levada.js', sdk))}`));
+  const [filtering, assigning] = await Promise.all(shown);
+  filtering.module.init('{"at_least":5}');
+  const values = [{ magnitude: 5 }, { magnitude: 4.9 }, { magnitude: null }, {}, null, 1, [1], 'words'];
+  const records = [...values.map((value) => ({ value })), {}];
+  assert.deepEqual([...filtering.transformJson.transformJson(JSON.stringify(records), 0n, 0n).val], [0]);
+  assigning.module.init('{}');
+  const member = (subscribed) => ({ memberId: 'id', subscribed, owned: [] });
+  const topics = [3, 2].map((count) => ({ partitions: Array.from({ length: count }, (_, partition) => ({ partition })) }));
+  const lists = assigning.assignor.assign({ members: [member([]), member([1])], topics });
+  assert.deepEqual(lists, [[], [{ topic: 1, partition: 0 }, { topic: 1, partition: 1 }]]);
+});

@@ -3,7 +3,7 @@ plain functions, and reads and writes the contract's layouts (plugins/wit/0.1.0/
 
     from levada import filter
 
-    Module, TransformJson = filter(lambda record, config: record["value"]["magnitude"] >= config["at_least"])
+    Module, TransformJson = filter(lambda record, config: record.get("key") in config["keys"])
 
 All take `fields` (the parts of a record that are read: "key", "value", "headers", "timestamp", "place"), `config_schema` (a
 JSON Schema, as a dict) and `init` (config -> what the other functions get as their config; what it raises is shown to whoever

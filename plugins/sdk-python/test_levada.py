@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import unittest
 
 import levada_testing
@@ -123,6 +124,19 @@ class Test(unittest.TestCase):
         with self.assertRaises(Err) as raised:
             Module().init("{}")
         self.assertEqual(raised.exception.value, "KeyError: 'missing'")
+
+    def test_what_the_readme_shows_takes_every_record(self):
+        readme = (pathlib.Path(__file__).parent / "../README.md").read_text()
+        shown = [{}, {}]
+        for names, text in zip(shown, re.findall(r"```python\n(.*?)```", readme, re.S), strict=True):
+            exec(text, names)
+        shown[0]["Module"]().init('{"at_least":5}')
+        values = [{"magnitude": 5}, {"magnitude": 4.9}, {"magnitude": None}, {}, None, 1, [1], "words"]
+        records = [{"value": value} for value in values] + [{}]
+        self.assertEqual(shown[0]["TransformJson"]().transform_json(json.dumps(records), 0, 0).value, [0])
+        shown[1]["Module"]().init("{}")
+        keys = levada_testing.keys(["wu", "wu:1", "", None])
+        self.assertEqual(shown[1]["Partitioner"]().partition(keys, 10), [0, 0, 1, 2])
 
 
 if __name__ == "__main__":

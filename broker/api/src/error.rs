@@ -154,7 +154,8 @@ codes! {
     ShuttingDown = "shutting-down", 503, retry, "The broker is shutting down.";
     LogFenced = "log-fenced", 503, retry, "The disk failed or is full: no writes are taken until a restart; reads go on.";
     Overloaded = "overloaded", 503, retry, "Too much waits already.";
-    ModuleFailed = "module-failed", 503, retry, "A module gave no usable answer: it trapped, took too long or answered nonsense.";
+    ModuleFailed = "module-failed", 503, retry, "A module gave no usable answer: it trapped, or answered nonsense.";
+    ModuleTimeout = "module-timeout", 503, retry, "A module took too long to answer, so it was stopped.";
     NotEnoughReplicas = "not-enough-replicas", 503, retry, "Fewer replicas are in sync than the topic asks for.";
     CoordinatorLoading = "coordinator-loading", 503, retry, "The coordinator is loading; what was asked for may have been done.";
     StorageFailed = "storage-failed", 503, retry, "The disk could not be read.";
@@ -233,6 +234,18 @@ pub struct Problem {
 /// Extension members of a [`Problem`]; which ones come with which code is told by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Members {
+    /// The topic of the record over which a filter failed (`module-failed`, `module-timeout`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub topic: Option<String>,
+    /// Its partition (likewise).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub partition: Option<u32>,
+    /// Its offset (likewise): all before it was delivered, and the next one may be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub offset: Option<u64>,
     /// First offset there is (`offset-out-of-range`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

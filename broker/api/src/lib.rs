@@ -22,20 +22,20 @@ mod ws;
 pub use cluster::{Cluster, HealthReport, HealthStatus, Node};
 pub use error::{Effect, ErrorCode, FieldError, Members, Problem, echo};
 pub use groups::{
-    AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription, GroupGap,
-    GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
+    AssignorConfig, AssignorFallback, AssignorWord, CommitGroup, CommittedGroup, DeadLetters, GroupDescription,
+    GroupGap, GroupHeartbeat, GroupLag, GroupList, GroupMember, GroupOffset, GroupOffsets, GroupPartition, GroupPlace,
     GroupRecords, GroupStart, GroupState, GroupSummary, JoinGroup, JoinedGroup, MemberState, OffsetPlace, OffsetReset,
     RefusedCommit, RejectRecords, ResetCause, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult,
 };
 pub use modules::{
-    DryRunDifference, DryRunGroup, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, Module, ModuleDryRun,
-    ModuleList, ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats, ModuleUse, ModuleUseKind, ModuleVersion,
-    PutModule, VerdictWord, WitFile, WitPackage, WorldWord,
+    DryRunDifference, DryRunGroup, DryRunMember, DryRunModule, DryRunOutput, DryRunSide, DryRunTopic, DryRunVerdict,
+    Module, ModuleDryRun, ModuleList, ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats, ModuleUse, ModuleUseKind,
+    ModuleVersion, PutModule, VerdictWord, WitFile, WitPackage, WorldWord,
 };
 pub use processors::{
     DryRunFailure, DryRunProcessor, FilterStep, GuaranteeWord, OnError, Processor, ProcessorDocument, ProcessorDryRun,
     ProcessorFailure, ProcessorList, ProcessorReset, ProcessorSink, ProcessorSource, ProcessorState, ProcessorStep,
-    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, ThenWord, TransformStep,
+    ProcessorTask, ProcessorTime, RecordWord, ResetProcessor, TaskWaiting, ThenWord, TransformStep,
 };
 pub use record_answer::{
     LineAnswer, Offsets, PartitionOffset, Placed, Placement, ProduceAnswer, Producer, ProducerRequest, RawAnswer,
@@ -49,8 +49,8 @@ pub use record_schema::{
 };
 pub use topics::{
     AlterTopic, CompactedPartition, CompactedTopic, Compaction, CompactionError, CreateTopic, Partition,
-    PartitionState, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition, TruncatedTopic, Uncompacted,
-    WaitingFor,
+    PartitionState, PartitionerFallbacks, Topic, TopicList, TruncateBefore, TruncateTopic, TruncatedPartition,
+    TruncatedTopic, Uncompacted, WaitingFor,
 };
 pub use transactions::{
     BeginTransaction, BegunTransaction, ExecuteIn, ExecutedRecord, ExecutedTransaction, OpenTransaction,

@@ -138,6 +138,19 @@ pub struct Topic {
     /// All that holds.
     #[schema(schema_with = all_settings)]
     pub effective_config: BTreeMap<String, Value>,
+    /// That murmur2 stood in for the module that is the partitioner; not there if it never did since the broker's start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub partitioner_fallbacks: Option<PartitionerFallbacks>,
+}
+
+/// How murmur2 stood in for a module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartitionerFallbacks {
+    /// For how many requests.
+    pub count: u64,
+    /// Why, the last time.
+    pub reason: String,
 }
 
 /// A partition as it is.

@@ -67,6 +67,10 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "LEVADA_MODULES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     modules: Option<bool>,
+    /// Most memory of one instance of a module. [default: 134217728]
+    #[arg(long, env = "LEVADA_MODULE_MEMORY_BYTES", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module_memory_bytes: Option<usize>,
     /// Most memory of all instances of modules together. [default: 1073741824]
     #[arg(long, env = "LEVADA_MODULES_MEMORY_BYTES", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,6 +166,7 @@ pub(crate) struct ServeConfig {
     pub(crate) max_body_bytes: usize,
     pub(crate) max_module_bytes: usize,
     pub(crate) modules: bool,
+    pub(crate) module_memory_bytes: usize,
     pub(crate) modules_memory_bytes: usize,
     pub(crate) max_connections: usize,
     pub(crate) max_headers: usize,
@@ -199,6 +204,7 @@ impl Default for ServeConfig {
             max_body_bytes: server.max_body_bytes,
             max_module_bytes: server.max_module_bytes,
             modules: true,
+            module_memory_bytes: Limits::default().instance_memory_bytes,
             modules_memory_bytes: Limits::default().memory_bytes,
             max_connections: server.max_connections,
             max_headers: server.max_headers,

@@ -9,7 +9,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use levada_api::{Processor, ProcessorDryRun, ProcessorTask, ResetProcessor};
 use levada_client::Client;
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::failure::Usage;
 use crate::output::{Format, Printer, note, one_line, table, time_text};
@@ -69,7 +70,7 @@ pub(crate) struct DryRun {
 pub(crate) struct Reset {
     /// Its name.
     name: String,
-    /// `earliest`, `latest`, `time:MS` or `tail:N` in each partition.
+    /// `earliest`, `latest`, `time:MS`, `tail:N` or `offset:N` in each partition.
     #[arg(long)]
     to: String,
     /// Only say where that is.
@@ -125,11 +126,16 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 async fn dry_run(wanted: &DryRun, client: &Client, printer: &mut Printer) -> anyhow::Result<()> {
     let wrong = |error: String| Usage(format!("{}: {error}", wanted.file.display()));
-    let mut document: Value = serde_json::from_str(&read(&wanted.file)?).map_err(|error| wrong(error.to_string()))?;
-    let fields = document.as_object_mut().ok_or_else(|| wrong("it is no object".to_owned()))?;
-    fields.insert("from".to_owned(), wanted.from.clone().into());
-    fields.extend(wanted.max.map(|max| ("max_records".to_owned(), max.into())));
-    let report: ProcessorDryRun = client.dry_run_processor("dry-run", document.to_string()).await?;
+    let text = read(&wanted.file)?;
+    let document: &RawValue = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let fields = document.get().strip_prefix('{').and_then(|fields| fields.strip_suffix('}'));
+    let fields = fields.ok_or_else(|| wrong("it is no object".to_owned()))?;
+    // All else is tried word for word as it would be put.
+    let mut document = format!("{{\"from\":{}", json!(wanted.from));
+    document.extend(wanted.max.map(|max| format!(",\"max_records\":{max}")));
+    document.extend((!fields.trim().is_empty()).then(|| format!(",{fields}")));
+    document.push('}');
+    let report: ProcessorDryRun = client.dry_run_processor("dry-run", document).await?;
     let rows: Vec<_> = report.rows.iter().map(|row| row.get().to_owned()).collect();
     printer.result(&report, rows.join("\n"))?;
     for failed in &report.failed {
@@ -137,6 +143,9 @@ async fn dry_run(wanted: &DryRun, client: &Client, printer: &mut Printer) -> any
         note(format!("partition {} offset {}: {reason}", failed.partition, failed.offset));
     }
     note(format!("{} records in, {} out, {} failed", report.records_in, report.rows.len(), report.failed.len()));
+    if report.truncated {
+        note("more came out than a trial answers; try fewer records");
+    }
     Ok(())
 }
 
@@ -183,5 +192,12 @@ fn tasks(tasks: &[ProcessorTask]) -> String {
         row.push(task.stream_time.map_or_else(|| "-".to_owned(), time_text));
         row
     }));
-    table(&rows)
+    let waiting = tasks.iter().filter_map(|task| {
+        let waiting = task.waiting.as_ref()?;
+        let at = waiting.offset.map_or_else(String::new, |offset| format!(" offset {offset}"));
+        let tries = waiting.attempts.map_or_else(String::new, |attempts| format!(" (tried {attempts} times)"));
+        let reason = one_line(waiting.reason.as_bytes());
+        Some(format!("\n{} partition {}{at} waits: {reason}{tries}", task.topic, task.partition))
+    });
+    table(&rows) + &waiting.collect::<String>()
 }

@@ -50,7 +50,9 @@ pub(crate) async fn run(command: ServeCommand, mut printer: Printer) -> anyhow::
     }
     start_log(&config)?;
     let mut signals = Signals::new().context("signals cannot be handled")?;
-    let limits = Limits { memory_bytes: config.modules_memory_bytes };
+    let limits =
+        Limits { memory_bytes: config.modules_memory_bytes, instance_memory_bytes: config.module_memory_bytes };
+    limits.check()?;
     let started = match config.modules {
         true => {
             levada_server::start_with_modules(config.options(), move |data_dir| host::open(data_dir, &limits)).await

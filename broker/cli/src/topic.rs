@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, Args, Subcommand};
 use levada_api::{
-    AlterTopic, CompactedPartition, CompactedTopic, Compaction, Partition, PartitionState, Topic, TruncateBefore,
-    TruncatedPartition, WaitingFor,
+    AlterTopic, CompactedPartition, CompactedTopic, Compaction, Partition, PartitionState, PartitionerFallbacks, Topic,
+    TruncateBefore, TruncatedPartition, WaitingFor,
 };
 use levada_client::Client;
 use serde_json::{Value, json};
@@ -168,6 +168,12 @@ fn describe(topic: &Topic) -> String {
     if topic.partitions.iter().any(|partition| partition.compaction.is_some()) {
         text.push_str(&compaction(&topic.partitions));
         text.push_str("\n\n");
+    }
+    if let Some(fallbacks) = &topic.partitioner_fallbacks {
+        let PartitionerFallbacks { count, reason } = fallbacks;
+        text.push_str(&format!(
+            "murmur2 placed the records of {count} requests in the partitioner's stead: {reason}\n\n"
+        ));
     }
     let mut rows = vec![["SETTING", "VALUE", ""].map(str::to_owned).to_vec()];
     rows.extend(topic.effective_config.iter().map(|(name, value)| {

@@ -12,6 +12,8 @@ use crate::ClientError;
 
 /// Longest silence within an answer: above the longest `wait_ms` and several heartbeats of a live stream.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
+/// The same of calls for which the server compiles a module: minutes of CPU time on a busy machine, one module at a time.
+const COMPILING_SILENCE_MAX: Duration = Duration::from_secs(1800);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Who asks, as the description of a group shows it.
 const USER_AGENT: &str = concat!("levada-client/", env!("CARGO_PKG_VERSION"));
@@ -20,6 +22,7 @@ const USER_AGENT: &str = concat!("levada-client/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
+    compiling: reqwest::Client,
     base: Url,
 }
 
@@ -37,11 +40,13 @@ impl Client {
             _ => return Err(refuse("it must begin with http://")),
         }
         let local = base.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
-        let builder = reqwest::Client::builder().user_agent(USER_AGENT);
-        let builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_MAX);
-        let builder = if local { builder.no_proxy() } else { builder };
-        let http = builder.build().map_err(|error| refuse(&error.to_string()))?;
-        Ok(Self { http, base })
+        let http = |silence_max| {
+            let builder = reqwest::Client::builder().user_agent(USER_AGENT);
+            let builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(silence_max);
+            let builder = if local { builder.no_proxy() } else { builder };
+            builder.build().map_err(|error| refuse(&error.to_string()))
+        };
+        Ok(Self { http: http(SILENCE_MAX)?, compiling: http(COMPILING_SILENCE_MAX)?, base })
     }
 
     /// The address as it is used.
@@ -68,13 +73,22 @@ impl Client {
 
     /// A request to the path of these segments, each escaped.
     pub(crate) fn request(&self, method: Method, segments: &[&str]) -> Result<RequestBuilder, ClientError> {
+        Ok(self.http.request(method, self.path(segments)?))
+    }
+
+    /// The same for a call that the server may have to compile a module for.
+    pub(crate) fn compiling(&self, method: Method, segments: &[&str]) -> Result<RequestBuilder, ClientError> {
+        Ok(self.compiling.request(method, self.path(segments)?))
+    }
+
+    fn path(&self, segments: &[&str]) -> Result<Url, ClientError> {
         let mut url = self.base.clone();
         // These would be taken for a step in the path, escaped or not.
         if let Some(name) = segments.iter().find(|name| matches!(**name, "" | "." | "..")) {
             return Err(ClientError::Name { name: (*name).to_owned() });
         }
         url.path_segments_mut().expect("an http address has a path").pop_if_empty().extend(segments);
-        Ok(self.http.request(method, url))
+        Ok(url)
     }
 
     /// Sends a request; an answer of status 400 and above is an error.

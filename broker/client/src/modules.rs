@@ -17,7 +17,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]; `invalid-module` in the words of who refuses it.
     pub async fn put_module(&self, name: &str, wasm: Bytes, activate: bool) -> Result<(PutModule, bool), ClientError> {
-        let request = self.request(Method::PUT, &["v1", MODULES, name])?;
+        let request = self.compiling(Method::PUT, &["v1", MODULES, name])?;
         let request = request.query(&[("activate", activate)]).header(CONTENT_TYPE, WASM).body(wasm);
         let response = self.send(request).await?;
         let is_new = response.status() == StatusCode::CREATED;
@@ -47,7 +47,7 @@ impl Client {
     pub async fn activate_module(&self, name: &str, version: u32) -> Result<Module, ClientError> {
         let version = version.to_string();
         let path = ["v1", MODULES, name, "versions", &version, "activate"];
-        self.send_for_json(self.request(Method::POST, &path)?).await
+        self.send_for_json(self.compiling(Method::POST, &path)?).await
     }
 
     /// Deletes a module that nothing uses.
@@ -97,7 +97,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]. A version that gives no answer is no error: the answer has its fault.
     pub async fn dry_run_module(&self, name: &str, trial: &DryRunModule) -> Result<ModuleDryRun, ClientError> {
-        let request = self.request(Method::POST, &["v1", MODULES, name, "dry-run"])?;
+        let request = self.compiling(Method::POST, &["v1", MODULES, name, "dry-run"])?;
         self.send_for_json(request.json(trial)).await
     }
 }

@@ -76,7 +76,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn dry_run_processor(&self, name: &str, document: String) -> Result<ProcessorDryRun, ClientError> {
-        let request = self.request(Method::POST, &["v1", PROCESSORS, name, "dry-run"])?;
+        let request = self.compiling(Method::POST, &["v1", PROCESSORS, name, "dry-run"])?;
         self.send_for_json(request.header(CONTENT_TYPE, JSON).body(document)).await
     }
 }

@@ -5,6 +5,7 @@
 mod classic;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use levada_extension::{Assignment, AssignorFault, TopicPartition};
 use levada_model::{GroupName, MemberId, Tick, limits};
@@ -337,6 +338,11 @@ impl Coordinator {
     #[must_use]
     pub fn group(&self, group: &GroupName) -> Option<GroupView> {
         self.groups.get(group).filter(|group| group.is_shown()).map(Group::describe)
+    }
+
+    /// The assignors that members ask for, as they wrote them, each once a group.
+    pub fn votes(&self) -> impl Iterator<Item = (&GroupName, &Arc<str>)> {
+        self.groups.iter().flat_map(|(name, group)| group.votes().map(move |vote| (name, vote)))
     }
 
     /// What a group has committed, by topic and partition; none if nothing is known of it.

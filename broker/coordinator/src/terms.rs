@@ -117,7 +117,7 @@ pub struct AssignTask {
     pub group: GroupName,
     /// To be given back with the answer.
     pub token: u64,
-    /// The assignor's name as members asked for it: a built-in, or `module:NAME`.
+    /// The assignor as members asked for it: a built-in's name or `module:NAME`, which a space and a config may follow.
     pub assignor: Arc<str>,
     /// Input; the engine fills in lags from `committed`.
     pub input: AssignorInput,
@@ -156,7 +156,7 @@ pub struct NewMember {
     pub client: String,
     /// Topics, at least one, each once.
     pub topics: Vec<TopicName>,
-    /// The assignor it prefers.
+    /// The assignor it prefers, with the config for it: any text, by which members vote.
     pub assignor: Arc<str>,
     /// Silence longer than this removes it.
     pub session_timeout_ms: u64,

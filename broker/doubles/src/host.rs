@@ -9,10 +9,10 @@ use std::thread;
 
 use bytes::Bytes;
 use levada_extension::{
-    Aggregator, Assignment, Assignor, AssignorFault, AssignorInput, CallBatch, EmittedRecord, Fields, HostUsage, Keys,
-    LogLevel, LogLine, LogPage, ModuleBusy, ModuleConfigError, ModuleDescription, ModuleDigest, ModuleFault,
-    ModuleHost, ModuleJob, ModuleRefusal, ModuleStats, ModuleVersion, ModuleWorld, NativeAggregator, Part, Partitioner,
-    RangeAssignor, StopCause, Transform, Verdict, Verdicts,
+    Aggregator, Assignment, Assignor, AssignorFault, AssignorInput, AssignorMember, CallBatch, EmittedRecord, Fields,
+    HostUsage, Keys, LogLevel, LogLine, LogPage, ModuleBusy, ModuleConfigError, ModuleDescription, ModuleDigest,
+    ModuleFault, ModuleHost, ModuleJob, ModuleRefusal, ModuleStats, ModuleVersion, ModuleWorld, NativeAggregator, Part,
+    Partitioner, RangeAssignor, StopCause, TopicPartition, Transform, Verdict, Verdicts,
 };
 use levada_model::{PartitionIndex, Timestamp};
 use parking_lot::{Condvar, Mutex};
@@ -36,8 +36,10 @@ pub struct Host {
     pub calls: Mutex<Vec<usize>>,
     /// How often records with `flaky` trap before they pass.
     pub trips: AtomicUsize,
-    /// Whether modules with `gated` have to wait.
+    /// Whether modules with `gated` have to wait in their calls, and those with `gated_init` when they are given a config.
     gate: Mutex<bool>,
+    /// How often one had to.
+    pub waiting: AtomicUsize,
     opened: Condvar,
 }
 
@@ -79,10 +81,18 @@ pub fn module(worlds: &[&str], more: Value) -> Bytes {
 }
 
 impl HostHandle {
-    /// Has modules with `gated` wait, or go on.
+    /// Has modules with `gated` or `gated_init` wait, or go on.
     pub fn hold(&self, hold: bool) {
         *self.0.gate.lock() = hold;
         self.0.opened.notify_all();
+    }
+
+    fn pass_gate(&self) {
+        let mut is_held = self.0.gate.lock();
+        while *is_held {
+            self.0.waiting.fetch_add(1, Ordering::SeqCst);
+            self.0.opened.wait(&mut is_held);
+        }
     }
 
     fn version(&self, wasm: &Bytes) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
@@ -130,6 +140,10 @@ impl ModuleHost for HostHandle {
         self.0.artifacts.lock().remove(&digest);
     }
 
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>) {
+        self.0.artifacts.lock().retain(|digest| known.contains(digest));
+    }
+
     fn usage(&self) -> HostUsage {
         HostUsage::default()
     }
@@ -139,6 +153,9 @@ impl Version {
     fn configured(&self, world: ModuleWorld, config: &str) -> Result<Configured, ModuleConfigError> {
         if !self.description.worlds.contains(&world) {
             return Err(ModuleConfigError::World { world });
+        }
+        if self.document["gated_init"] == json!(true) {
+            self.host.pass_gate();
         }
         let wrong = |detail: String| ModuleConfigError::Schema { detail };
         let config: Value = serde_json::from_str(config).map_err(|error| wrong(error.to_string()))?;
@@ -184,6 +201,9 @@ impl ModuleVersion for Version {
     }
 
     fn dry_run(&self) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        if !self.host.0.artifacts.lock().contains(&self.description.digest) {
+            return Err(ModuleRefusal::Host { reason: "what was made of the module is gone".to_owned() });
+        }
         let journal = Arc::new(Mutex::new(Journal::default()));
         journal.lock().stats.instructions = Some(0);
         let (host, document, description) = (self.host.clone(), self.document.clone(), self.description.clone());
@@ -217,10 +237,7 @@ impl Configured {
             journal.lines.push(LogLine { number, time: Timestamp(0), level: LogLevel::Info, message });
         }
         if self.document["gated"] == json!(true) {
-            let mut is_held = self.host.0.gate.lock();
-            while *is_held {
-                self.host.0.opened.wait(&mut is_held);
-            }
+            self.host.pass_gate();
         }
     }
 
@@ -314,6 +331,16 @@ impl Assignor for Configured {
         self.called(input.members.len());
         if self.document["traps"] == json!(true) {
             return Err(AssignorFault { reason: "it trapped".to_owned() });
+        }
+        // `only` names the instance that gets everything.
+        if let Some(only) = self.config["only"].as_str() {
+            let is_it = |member: &AssignorMember| member.instance_id.as_ref().is_some_and(|id| id.as_str() == only);
+            let all = input.topics.iter().flat_map(|topic| {
+                topic.partitions.iter().map(|at| TopicPartition { topic: topic.topic, partition: at.partition })
+            });
+            let all: Vec<_> = all.collect();
+            let share = |member| if is_it(member) { all.clone() } else { Vec::new() };
+            return Ok(input.members.iter().map(share).collect());
         }
         RangeAssignor.assign(input)
     }

@@ -1,6 +1,7 @@
 //! Records on their way out: one read for everyone, with waiters, bounded by the high watermark or the last stable
 //! offset.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use levada_model::{Denied, ModuleRef, Offset, Operation, PartitionIndex, Princip
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 mod counting;
 mod fetched;
@@ -18,7 +19,7 @@ mod filtering;
 
 pub(crate) use counting::unpacking_bytes;
 pub use fetched::{Fetched, FetchedRecords, Filtered};
-pub(crate) use filtering::{Room, filter, section};
+pub(crate) use filtering::{Room, call_section, filter, section};
 
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -29,6 +30,10 @@ use crate::{Engine, RecordFilter};
 pub(crate) const IDLE_READS_MIN: u32 = 64;
 /// The same where a module looks at all that is read.
 const IDLE_FILTERED_READS_MIN: u32 = 8;
+
+/// How long a reader leaves a filter alone that has no room; longer each time, up to the most.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Where a read begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,10 +127,12 @@ pub enum FetchError {
         topic: TopicName,
     },
     /// The filter has no usable answer for what was read.
-    #[error("filter {module} gave no answer: {fault}")]
+    #[error("filter {module} gave no answer{}: {fault}", .at.as_ref().map_or_else(String::new, |at| format!(" for {at}")))]
     Filter {
         /// The filter.
         module: ModuleRef,
+        /// The record over which it failed, where there is one; all before it was given.
+        at: Option<Box<FilteredAt>>,
         /// What happened; [`ModuleFault::Busy`] where it has no room now.
         fault: ModuleFault,
     },
@@ -135,6 +142,31 @@ pub enum FetchError {
     /// The engine is closing.
     #[error("the engine is closing")]
     Closing,
+}
+
+/// A record that a filter fails over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilteredAt {
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its partition.
+    pub partition: PartitionIndex,
+    /// Its offset.
+    pub offset: Offset,
+}
+
+impl fmt::Display for FilteredAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, partition, offset } = self;
+        write!(f, "offset {offset} of partition {partition} of topic {topic}")
+    }
+}
+
+impl FetchError {
+    /// Whether the filter has no room now, which passes by itself.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Filter { fault: ModuleFault::Busy(_), .. })
+    }
 }
 
 /// A partition's answer to a look-up by time.
@@ -171,16 +203,18 @@ impl Engine {
         let room = Room { records: request.max_records.max(1), bytes: request.max_bytes };
         let mut asked = if filter.is_some() { room.within_a_call() } else { room };
         let mut deadline = Deadline::new(request.wait, filter.is_some());
-        let reader = Arc::new(Notify::new());
+        let (reader, mut pause) = (Arc::new(Notify::new()), PAUSE_MIN);
         loop {
-            let read = match (reading.read(from, asked.records, asked.bytes).await, filter) {
-                (Ok(fetched), Some(by)) => {
+            let read = match filter {
+                Some(by) if partition.bound(request.isolation) > from => {
+                    let read = reading.filtered(by, from, asked, room).await;
                     asked = asked.doubled();
-                    reading.filtered(by, fetched, room).await
+                    read
                 }
-                (read, _) => read,
+                _ => reading.read(from, asked.records, asked.bytes).await,
             };
             match read {
+                Err(error) if error.is_busy() && deadline.pause(&mut pause).await => {}
                 Err(FetchError::BelowStart { log_start_offset, .. }) if !exact => from = log_start_offset,
                 Err(error) => return Err(error),
                 Ok(fetched) if !fetched.is_empty() => return Ok(fetched.keep_bytes(room.bytes).await),
@@ -292,8 +326,10 @@ impl Reading<'_> {
     }
 
     /// What a filter leaves of a read.
-    async fn filtered(&self, by: &RecordFilter, fetched: Fetched, room: Room) -> Result<Fetched, FetchError> {
-        let mut filtered = filter(by, vec![(self.topic.name().clone(), fetched)], room).await?;
+    async fn filtered(&self, by: &RecordFilter, from: Offset, asked: Room, room: Room) -> Result<Fetched, FetchError> {
+        let turn = by.turn().await?;
+        let fetched = self.read(from, asked.records, asked.bytes).await?;
+        let mut filtered = filter(by, vec![(self.topic.name().clone(), fetched)], room, turn).await?;
         Ok(filtered.pop().expect("there is room for a first one"))
     }
 
@@ -375,6 +411,22 @@ impl Deadline {
     pub(crate) fn allows_another(&mut self) -> bool {
         self.reads_left = self.reads_left.saturating_sub(1);
         self.reads_left > 0 || self.at.is_none_or(|at| Instant::now() < at)
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Waits for room at a filter, a while longer each time; false when the time is over.
+    pub(crate) async fn pause(&self, pause: &mut Duration) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        let end = Instant::now() + *pause;
+        sleep_until(self.at.map_or(end, |at| at.min(end))).await;
+        *pause = PAUSE_MAX.min(*pause * 2);
+        true
     }
 
     /// Waits to be notified; false when the time is over.

@@ -29,7 +29,7 @@ mod transactions;
 
 pub use compaction::{CompactedPartition, CompactedTopic, CompactionFailure, PartitionCompaction};
 pub use engine::{CloseError, Engine, EngineOptions, GroupStats, Health, OpenError, Stats};
-pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, Filtered, From, Isolation, TimeOffset};
+pub use fetch::{FetchError, FetchRequest, Fetched, FetchedRecords, Filtered, FilteredAt, From, Isolation, TimeOffset};
 pub use groups::{
     AssignorName, CommitWhat, CommittedOffset, GroupCommitted, GroupCursor, GroupDescription, GroupError, GroupFetch,
     GroupFetched, GroupMember, GroupOffset, GroupOptions, GroupPart, GroupPosition, JoinGroup, Membership,
@@ -41,12 +41,12 @@ pub use levada_coordinator::{
     Start as GroupStart, TransactionHandle, TransactionState, TransactionView,
 };
 pub use modules::{
-    DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError, ModuleInfo, ModuleUse,
-    ModuleVersionInfo, PutModule, RecordFilter,
+    DryRun, DryRunInput, DryRunMember, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, DryRunTopic, ModuleError,
+    ModuleInfo, ModuleUse, ModuleVersionInfo, PutModule, RecordFilter,
 };
 pub use processors::{
-    Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
-    ProcessorStep, ProcessorTask, SourceSpec, Then,
+    FailedRecord, Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec,
+    ProcessorState, ProcessorStep, ProcessorTask, ProcessorWaiting, SourceSpec, Then,
 };
 pub use produce::{
     Accepted, Acks, AppendFault, BatchesRequest, Once, Placed, ProduceError, ProduceRecord, ProduceRequest, Produced,

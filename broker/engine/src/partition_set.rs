@@ -152,57 +152,71 @@ impl PartitionSet {
     ) -> Result<Vec<(Place, Fetched)>, RoundError> {
         let room = Room { records: max_records, bytes: max_bytes };
         let asked = self.asked.unwrap_or(if self.filters() { room.within_a_call() } else { room });
-        let reads = self.read_in_turn(asked).await?;
         let reads = match &self.filter {
-            Some(by) => self.pass(by, reads, room).await?,
-            None => reads,
+            Some(by) => self.read_filtered(by, asked, room).await?,
+            None => self.read_in_turn(asked).await?,
         };
         let moved: Vec<_> = reads.iter().map(|(place, fetched)| (*place, fetched.next_offset)).collect();
         let parts: Vec<_> = reads.into_iter().filter(|(_, fetched)| !fetched.is_empty()).collect();
         // Where little passes, more is looked at in one call.
         self.asked = (self.filters() && parts.is_empty() && !moved.is_empty()).then(|| asked.doubled());
+        // A filter may be at work on one for long without anything to show for it: then it is another one's turn.
+        let first = parts.first().map(|(place, _)| *place);
+        self.turn = if self.filters() { moved.last().map(|(place, _)| *place) } else { first }.or(self.turn);
         // Only now, so that a round that is given up half-way skips nothing.
         self.next.extend(moved);
-        if let Some((first, _)) = parts.first() {
-            self.turn = Some(*first);
-        }
         Ok(parts)
+    }
+
+    /// The partitions, from the one on whose turn it is.
+    fn in_turn(&self) -> Vec<Place> {
+        let turn = self.turn;
+        let (mut order, behind): (Vec<_>, Vec<_>) = self.next.keys().copied().partition(|place| Some(*place) > turn);
+        order.extend(behind);
+        order
     }
 
     /// What the partitions have, each in its turn, until there is enough.
     async fn read_in_turn(&self, asked: Room) -> Result<Vec<(Place, Fetched)>, RoundError> {
-        let turn = self.turn;
-        let (mut order, behind): (Vec<_>, Vec<_>) = self.next.keys().copied().partition(|place| Some(*place) > turn);
-        order.extend(behind);
-        let (mut records_left, mut bytes_left) = (asked.records, asked.bytes);
+        let mut left = asked;
         let mut reads = Vec::new();
-        for place in order {
-            if records_left == 0 || bytes_left == 0 {
+        for place in self.in_turn() {
+            if left.is_used_up() {
                 break;
             }
-            let fetched = self.read_one(place, records_left, bytes_left).await.map_err(|error| (place, error))?;
-            let Some(fetched) = fetched else { continue };
-            if !fetched.is_empty() {
-                let (records, bytes) = fetched.size();
-                records_left = records_left.saturating_sub(records);
-                bytes_left = bytes_left.saturating_sub(bytes);
-            }
+            let Some(fetched) = self.read_one(place, left).await.map_err(|error| (place, error))? else { continue };
+            left.take(&fetched);
             reads.push((place, fetched));
         }
         Ok(reads)
     }
 
-    /// What of the reads passes the filter, as far as there is room for it.
-    async fn pass(
+    /// What passes the filter, as far as there is room for it. What is read for it is shared between all partitions that
+    /// have something, so that it is not at work on one alone while others wait.
+    async fn read_filtered(
         &self,
         by: &RecordFilter,
-        reads: Vec<(Place, Fetched)>,
+        asked: Room,
         room: Room,
     ) -> Result<Vec<(Place, Fetched)>, RoundError> {
-        let Some((first, _)) = reads.first() else { return Ok(reads) };
-        let (first, places): (_, Vec<_>) = (*first, reads.iter().map(|(place, _)| *place).collect());
-        let named = reads.into_iter().map(|((topic, _), fetched)| (self.topics[&topic].topic.name().clone(), fetched));
-        let passed = filter(by, named.collect(), room).await.map_err(|error| (first, error))?;
+        let mut order = self.in_turn();
+        order.retain(|place| self.has_something(*place) || self.topics[&place.0].topic.is_deleted());
+        let Some(first) = order.first().copied() else { return self.read_in_turn(asked).await };
+        let turn = by.turn().await.map_err(|error| (first, error))?;
+        let (mut left, mut reads) = (asked, Vec::new());
+        for (read, place) in order.iter().enumerate() {
+            if left.is_used_up() {
+                break;
+            }
+            let share = left.share(order.len() - read);
+            let Some(fetched) = self.read_one(*place, share).await.map_err(|error| (*place, error))? else { continue };
+            left.take(&fetched);
+            reads.push((*place, fetched));
+        }
+        let places: Vec<_> = reads.iter().map(|(place, _)| *place).collect();
+        let name = |topic| self.topics[&topic].topic.name().clone();
+        let named = reads.into_iter().map(|((topic, _), fetched)| (name(topic), fetched)).collect();
+        let passed = filter(by, named, room, turn).await.map_err(|error| (first, error))?;
         Ok(places.into_iter().zip(passed).collect())
     }
 
@@ -220,21 +234,21 @@ impl PartitionSet {
 
     /// Whether there is something to do since the last round.
     pub(crate) fn has_news(&self) -> bool {
-        let moved = |(place, next): (&Place, &Offset)| {
-            let partition = self.partition(*place);
-            partition.is_some_and(|partition| partition.bound(self.isolation) > *next || partition.log_start() > *next)
-        };
         let changed = |seen: &Seen| seen.topic.is_deleted() || !Arc::ptr_eq(&seen.state, &*seen.topic.state());
-        self.core.is_closing() || self.topics.values().any(changed) || self.next.iter().any(moved)
+        self.core.is_closing()
+            || self.topics.values().any(changed)
+            || self.next.keys().any(|place| self.has_something(*place))
+    }
+
+    /// Whether a partition has something behind its position, or nothing there any more.
+    fn has_something(&self, place: Place) -> bool {
+        let next = self.next[&place];
+        let partition = self.partition(place);
+        partition.is_some_and(|partition| partition.bound(self.isolation) > next || partition.log_start() > next)
     }
 
     /// What one partition has behind the position, if anything. A position below the log start is reported as a gap.
-    async fn read_one(
-        &self,
-        place: Place,
-        max_records: usize,
-        max_bytes: usize,
-    ) -> Result<Option<Fetched>, FetchError> {
+    async fn read_one(&self, place: Place, room: Room) -> Result<Option<Fetched>, FetchError> {
         let Some(partition) = self.partition(place) else { return Ok(None) };
         let topic = &self.topics[&place.0].topic;
         let reading = Reading { core: &self.core, topic, partition, isolation: self.isolation };
@@ -244,14 +258,14 @@ impl PartitionSet {
             if from == partition.bound(self.isolation) && from == position && from >= partition.log_start() {
                 return reading.gone().map_or(Ok(None), Err);
             }
-            match reading.read(from, max_records, max_bytes).await {
+            match reading.read(from, room.records, room.bytes).await {
                 Err(FetchError::BelowStart { log_start_offset, .. }) => from = log_start_offset,
                 Err(error) => return Err(error),
                 Ok(mut fetched) => {
                     if position < from {
                         fetched.gaps.insert(0, Damage { from: position, to: from });
                     }
-                    return Ok(Some(if self.cuts { fetched.keep_bytes(max_bytes).await } else { fetched }));
+                    return Ok(Some(if self.cuts { fetched.keep_bytes(room.bytes).await } else { fetched }));
                 }
             }
         }

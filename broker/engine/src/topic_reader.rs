@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use levada_model::{Offset, PartitionIndex, Principal, TopicId, TopicName};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::catalog::Topic;
-use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation};
+use crate::fetch::{Deadline, FetchError, Fetched, From, Isolation, PAUSE_MAX, PAUSE_MIN};
 use crate::partition_set::PartitionSet;
 use crate::{Engine, RecordFilter};
 
@@ -61,6 +62,7 @@ pub struct TopicsReader {
     topics: Vec<Arc<Topic>>,
     set: PartitionSet,
     woken: Arc<Notify>,
+    is_patient: bool,
 }
 
 impl Engine {
@@ -138,6 +140,13 @@ impl TopicReader {
         Self(self.0.filtered(by))
     }
 
+    /// The same for a stream, which has nobody to refuse: where the filter has no room it comes back after a while without
+    /// anything, and tries again the next time.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        Self(self.0.patient())
+    }
+
     /// Reads on, and waits at most `wait` for something: one read a partition that has something, none of them empty of
     /// both records and gaps. Positions move over what is returned. A position below a log start that moved meanwhile is
     /// reported as a gap and moves up.
@@ -164,13 +173,20 @@ impl TopicReader {
 impl TopicsReader {
     fn new(engine: &Engine, isolation: Isolation) -> Self {
         let set = PartitionSet::new(engine.core.clone(), isolation);
-        Self { topics: Vec::new(), set, woken: Arc::default() }
+        Self { topics: Vec::new(), set, woken: Arc::default(), is_patient: false }
     }
 
     /// As [`TopicReader::filtered`].
     #[must_use]
     pub fn filtered(mut self, by: RecordFilter) -> Self {
         self.set.filter(by);
+        self
+    }
+
+    /// As [`TopicReader::patient`].
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.is_patient = true;
         self
     }
 
@@ -212,10 +228,19 @@ impl TopicsReader {
         wait: Duration,
     ) -> Result<Vec<TopicPart>, FetchError> {
         let mut deadline = Deadline::new(wait, self.set.filters());
+        let mut pause = PAUSE_MIN;
         loop {
             self.follow_partitions();
-            let round = self.set.read_round(max_records.max(1), max_bytes.max(1)).await;
-            let parts = round.map_err(|(_, error)| error)?;
+            let parts = match self.set.read_round(max_records.max(1), max_bytes.max(1)).await {
+                Ok(parts) => parts,
+                Err((_, error)) if error.is_busy() && deadline.pause(&mut pause).await => continue,
+                Err((_, error)) if error.is_busy() && self.is_patient => {
+                    #[expect(clippy::disallowed_methods, reason = "nobody tells when a module has room")]
+                    sleep(PAUSE_MAX).await;
+                    return Ok(Vec::new());
+                }
+                Err((_, error)) => return Err(error),
+            };
             if !parts.is_empty() {
                 let topic = |id| self.topics.iter().position(|topic| topic.id() == id).expect("it reads no others");
                 let part = |((id, _), fetched)| TopicPart { topic: topic(id), fetched };

@@ -3,15 +3,18 @@
 
 use bytes::Bytes;
 use levada_extension::{
-    AnswerLimits, CallBatch, CallSection, Fields, Moment, Verdict, Verdicts, check_partitions, check_verdicts,
-    decode_accumulators, decode_json_verdicts, decode_values, decode_verdicts,
+    AnswerLimits, AssignorInput, AssignorMember, AssignorPartition, AssignorTopic, CallBatch, CallSection, Fields,
+    Moment, Verdict, Verdicts, check_assignment, check_partitions, check_verdicts, decode_accumulators,
+    decode_json_verdicts, decode_values, decode_verdicts, read_assignment,
 };
-use levada_model::{Offset, PartitionIndex, Record, Timestamp, TimestampType, TopicName};
+use levada_model::{MemberId, Offset, PartitionIndex, Record, Timestamp, TimestampType, TopicId, TopicName};
+use uuid::Uuid;
 
 /// Small caps, so that many inputs come near them.
 const LIMITS: AnswerLimits = AnswerLimits {
     answer_bytes_max: 4096,
     emitted_records_max: 4,
+    emitted_in_all_max: 6,
     record_bytes_max: 64,
     reason_bytes_max: 32,
     accumulator_bytes_max: 64,
@@ -47,12 +50,15 @@ pub(super) fn answer(bytes: &[u8]) -> [bool; 5] {
     if let Ok(values) = &values {
         assert_eq!(values.len(), expected);
     }
+    assignment(&places);
     section(rest, *bytes.first().expect("there is one"));
     [verdicts.is_ok(), json.is_some(), kept, accumulators.is_ok(), values.is_ok()]
 }
 
 fn judged(verdicts: &[Verdict], expected: usize) {
     assert_eq!(check_verdicts(&Verdicts::Each(verdicts.to_vec()), expected, &LIMITS), Ok(()));
+    let emitted = |verdict: &Verdict| if let Verdict::Emit(records) = verdict { records.len() } else { 0 };
+    assert!(verdicts.iter().map(emitted).sum::<usize>() <= LIMITS.emitted_in_all_max);
     for verdict in verdicts {
         if let Verdict::Emit(records) = verdict {
             assert!(records.len() <= LIMITS.emitted_records_max);
@@ -62,6 +68,30 @@ fn judged(verdicts: &[Verdict], expected: usize) {
                 assert_eq!(whole.size_bytes(), record.given_bytes());
             }
         }
+    }
+}
+
+/// Numbers as an assignor's answer: so many partitions for each member of a small group, and which.
+fn assignment(numbers: &[u32]) {
+    let member = |name: &str, subscribed: &[TopicId]| AssignorMember {
+        member_id: MemberId::new(name).expect("a name"),
+        instance_id: None,
+        subscribed: subscribed.to_vec(),
+        owned: Vec::new(),
+    };
+    let (a, b) = (TopicId(Uuid::from_u128(1)), TopicId(Uuid::from_u128(2)));
+    let topic = |topic, name| AssignorTopic {
+        topic,
+        name: TopicName::new(name).expect("a name"),
+        partitions: (0..2).map(|number| AssignorPartition { partition: PartitionIndex(number), lag: None }).collect(),
+    };
+    let input = AssignorInput::new(vec![member("m", &[a, b]), member("n", &[b])], vec![topic(a, "a"), topic(b, "b")]);
+    let lists = numbers.split(|number| *number == u32::MAX);
+    let lists: Vec<Vec<_>> =
+        lists.map(|list| list.iter().map(|number| (number >> 8, number & 0xff)).collect()).collect();
+    if let Ok(assignment) = read_assignment(&input, lists.into_iter().map(Vec::into_iter)) {
+        assert_eq!(check_assignment(&input, &assignment), Ok(()));
+        assert_eq!(assignment.iter().map(Vec::len).sum::<usize>(), 4);
     }
 }
 

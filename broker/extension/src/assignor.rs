@@ -13,7 +13,7 @@ use std::sync::Arc;
 use levada_model::{InstanceId, MemberId, PartitionIndex, TopicId, TopicName};
 use thiserror::Error;
 
-pub use check::{AssignmentError, check_assignment};
+pub use check::{AssignmentError, check_assignment, read_assignment};
 pub use range::RangeAssignor;
 pub use round_robin::RoundRobinAssignor;
 pub use sticky::{CooperativeStickyAssignor, StickyAssignor};

@@ -12,8 +12,8 @@
 //!   and [`CallBatch::split_at`](crate::CallBatch::split_at) parts it from the others; so it does to find the record that a
 //!   call fails for.
 //! - `partitioner`: [`Keys::encode`], then [`check_partitions`](crate::check_partitions).
-//! - `assignor`: typed. Topics are places in `input.topics`; what a member names and the input does not list is left out, and
-//!   a place beyond the list is a fault before [`check_assignment`](crate::check_assignment) sees the rest.
+//! - `assignor`: typed. Topics are places in `input.topics`; what a member names and the input does not list is left out.
+//!   [`read_assignment`](crate::read_assignment) takes the answer.
 //! - `aggregator`: [`Groups::encode`](crate::Groups::encode); [`decode_accumulators`] expects
 //!   [`Groups::fold_answers`](crate::Groups::fold_answers) of a `fold` and one a group of the other calls, [`decode_values`]
 //!   one a group of `result` and `close`.

@@ -17,7 +17,7 @@ pub use aggregator::{Aggregator, Group, GroupWindow, Groups, NativeAggregator};
 pub use assignor::{
     Assignment, AssignmentError, Assignor, AssignorFault, AssignorInput, AssignorMember, AssignorPartition,
     AssignorTopic, CooperativeStickyAssignor, NATIVE_ASSIGNORS, RangeAssignor, RoundRobinAssignor, StickyAssignor,
-    TopicPartition, check_assignment, native_assignor,
+    TopicPartition, check_assignment, native_assignor, read_assignment,
 };
 pub use call::{
     CallBatch, CallHeader, CallRecord, CallRecords, CallSection, MalformedRecord, ModuleFault, Moment, StopCause,
@@ -33,4 +33,6 @@ pub use module::{
     ModuleDigestError, ModuleHost, ModuleJob, ModuleRefusal, ModuleStats, ModuleVersion, ModuleWorld,
 };
 pub use partitioner::{Murmur2, PartitionFault, Partitioner, check_partitions, murmur2};
-pub use transform::{EmittedRecord, JsonFilter, JsonTest, Part, Transform, Verdict, Verdicts};
+pub use transform::{
+    EmittedRecord, JsonFilter, JsonTest, OutputRoom, Part, Transform, Verdict, Verdicts, check_outputs,
+};

@@ -14,6 +14,7 @@ mod description;
 mod refusal;
 mod report;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub type ModuleJob = Box<dyn FnOnce() + Send>;
 pub trait ModuleHost: Send + Sync {
     /// Checks, compiles and describes a module: a component, or a core module with the section that `wit-bindgen` writes.
     /// Compiles one at a time, blocks for as long as that takes, and keeps what it made, so that [`load`](Self::load) finds
-    /// it. Equal bytes give versions with equal descriptions.
+    /// it; also when versions of it are there and what was kept is gone. Equal bytes give versions with equal descriptions.
     ///
     /// # Errors
     /// What makes it no usable module; nothing is kept then.
@@ -55,6 +56,10 @@ pub trait ModuleHost: Send + Sync {
 
     /// Deletes what was made of a module, which nobody compiles meanwhile. Versions that are in use go on.
     fn forget(&self, digest: ModuleDigest);
+
+    /// Deletes what was made of all modules but these, while nobody compiles: a stop between the compilation of a module and
+    /// its registration leaves that behind.
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>);
 
     /// What all modules together use now.
     fn usage(&self) -> HostUsage;
@@ -107,7 +112,8 @@ pub trait ModuleVersion: Send + Sync {
     /// Drop it afterwards. Compiles the module a second time the first time; blocks.
     ///
     /// # Errors
-    /// When it cannot be compiled so.
+    /// When it cannot be compiled so; [`ModuleRefusal::Host`] also when what it is made of is gone, which
+    /// [`ModuleHost::compile`] mends.
     fn dry_run(&self) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal>;
 
     /// Lines of the log from number `from` on, at most `lines_max`.

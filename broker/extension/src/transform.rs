@@ -1,6 +1,7 @@
 //! What becomes of records: as a step of a processor, as a filter of a read, as a validator of what is produced.
 
 mod json_filter;
+mod outputs;
 
 use bytes::Bytes;
 use levada_model::{Header, Record, Timestamp};
@@ -8,12 +9,14 @@ use levada_model::{Header, Record, Timestamp};
 use crate::{CallBatch, ModuleFault};
 
 pub use json_filter::{JsonFilter, JsonTest};
+pub use outputs::{OutputRoom, check_outputs};
 
 /// Judges records.
 ///
 /// Duties: an answer has a verdict for each record of the batch, in order; a record's verdict depends on nothing but the
 /// record and the call's moment, since whoever asks forms batches as it likes and asks again in smaller ones; equal calls
-/// have equal answers. Whoever asks checks the answer with [`check_verdicts`](crate::check_verdicts).
+/// have equal answers. Whoever asks checks the answer with [`check_verdicts`](crate::check_verdicts), and takes room for what
+/// comes of it from an [`OutputRoom`] before it makes that.
 pub trait Transform: Send + Sync {
     /// The verdicts.
     ///
@@ -29,6 +32,21 @@ pub enum Verdicts {
     Keep(Vec<u32>),
     /// One for each record.
     Each(Vec<Verdict>),
+}
+
+impl Verdicts {
+    /// One by one, for a batch of this many records. The verdicts must be checked.
+    #[must_use]
+    pub fn into_each(self, count: usize) -> Vec<Verdict> {
+        match self {
+            Self::Each(each) => each,
+            Self::Keep(places) => {
+                let mut each = vec![Verdict::Drop; count];
+                places.iter().for_each(|place| each[*place as usize] = Verdict::Pass);
+                each
+            }
+        }
+    }
 }
 
 /// What becomes of a record.
@@ -96,6 +114,13 @@ impl EmittedRecord {
 }
 
 impl<T> Part<T> {
+    fn as_ref(&self) -> Part<&T> {
+        match self {
+            Self::Input => Part::Input,
+            Self::Given(part) => Part::Given(part),
+        }
+    }
+
     fn or_else(self, input: impl FnOnce() -> T) -> T {
         match self {
             Self::Input => input(),

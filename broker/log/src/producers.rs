@@ -271,28 +271,18 @@ impl Producers {
         }
     }
 
-    /// Whether a key stands for an append with another digest.
-    pub(crate) fn is_key_reused(
-        &self,
-        id: ProducerId,
-        digest: (ProducerEpoch, Sequence),
-        now: Timestamp,
-        expiration_ms: i64,
-    ) -> bool {
-        let other = |key: &KeyedAppend| key.digest != digest && !is_expired(key.last_append, now, expiration_ms);
-        self.keys.get(&id).is_some_and(other)
+    /// What a key stands for, if it is not too old.
+    pub(crate) fn keyed_append(&self, id: ProducerId, now: Timestamp, expiration_ms: i64) -> Option<&KeyedAppend> {
+        self.keys.get(&id).filter(|key| !is_expired(key.last_append, now, expiration_ms))
     }
 
     fn check_key(&self, id: ProducerId, header: &BatchHeader, judging: Judging) -> Result<Verdict, AppendError> {
-        match self.keys.get(&id) {
-            Some(key) if !is_expired(key.last_append, judging.now, judging.expiration_ms) => {
-                if key.digest == (header.producer_epoch, header.base_sequence) {
-                    Ok(Verdict::Duplicate { base_offset: key.base_offset, timestamp: key.timestamp })
-                } else {
-                    Err(AppendError::KeyReused)
-                }
+        match self.keyed_append(id, judging.now, judging.expiration_ms) {
+            Some(key) if key.digest == (header.producer_epoch, header.base_sequence) => {
+                Ok(Verdict::Duplicate { base_offset: key.base_offset, timestamp: key.timestamp })
             }
-            _ => Ok(Verdict::New),
+            Some(_) => Err(AppendError::KeyReused),
+            None => Ok(Verdict::New),
         }
     }
 

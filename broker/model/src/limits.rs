@@ -135,6 +135,8 @@ pub const GROUP_SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;
 pub const CLIENT_BYTES_MAX: usize = 256;
 /// Longest name of an assignor: `module:`, the module's name, `@` and a version.
 pub const ASSIGNOR_NAME_BYTES_MAX: usize = 267;
+/// Longest config that a member of a group gives for an assignor, as JSON text: every member's record holds it.
+pub const ASSIGNOR_CONFIG_BYTES_MAX: usize = 16 << 10;
 /// Member ids that a member with an instance id replaced and that are still told so; older ones are unknown.
 pub const REPLACED_MEMBERS_REMEMBERED: usize = 16;
 /// Most bytes that a member of Kafka's classic group protocol says of itself for all its protocols together, and most of
@@ -152,6 +154,10 @@ pub const MODULE_BYTES_MAX: usize = 32 << 20;
 pub const MODULE_COMPILE_CPU_S_MAX: u64 = 120;
 /// Memory of the same.
 pub const MODULE_COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
+/// Most machine code of one module. CPython's is about 80 MiB.
+pub const MODULE_CODE_BYTES_MAX: usize = 256 << 20;
+/// CPU time of the check of a module's schema, and of one config against it, in seconds; the start of a process included.
+pub const MODULE_CONFIG_CHECK_CPU_S_MAX: u64 = 2;
 /// Most modules that the registry holds.
 pub const MODULES_MAX: usize = 1_000;
 /// Most versions of one module.
@@ -162,8 +168,11 @@ pub const MODULE_UPLOADS_MAX: usize = 8;
 pub const MODULES_LOADED_UNUSED_MAX: usize = 32;
 /// How long a module that could not be loaded is not tried again.
 pub const MODULE_LOAD_RETRY_MS: u64 = 10_000;
-/// Most memory of one instance of a module, its memories and tables together. Interpreters need most of it.
+/// Most memory of one instance of a module, its memories and tables together, where no other is set. Interpreters need most
+/// of it.
 pub const MODULE_MEMORY_BYTES_MAX: usize = 128 << 20;
+/// What it may be set to.
+pub const MODULE_MEMORY_BYTES: RangeInclusive<usize> = 1 << 20..=1 << 30;
 /// Most memory of all instances of all modules together.
 pub const MODULES_MEMORY_BYTES_MAX: usize = 1 << 30;
 /// Most instances of all modules together.
@@ -174,10 +183,21 @@ pub const MODULE_CALL_BYTES_MAX: usize = 16 << 20;
 pub const MODULE_CALL_RECORDS_MAX: usize = 10_000;
 /// Most records of a dry run.
 pub const DRY_RUN_RECORDS_MAX: usize = 10_000;
+/// Most members that an assignor is tried with.
+pub const DRY_RUN_MEMBERS_MAX: usize = 1_000;
+/// Most partitions that an assignor is tried with, of all topics together.
+pub const DRY_RUN_PARTITIONS_MAX: u64 = 100_000;
 /// Most bytes of stored records that a dry run reads; the first of each partition always comes.
 pub const DRY_RUN_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of records and reasons that the dry run of a processor answers; behind them it ends and says so.
+pub const DRY_RUN_OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// Most jobs that wait for one module; a further one is refused.
 pub const MODULE_QUEUE_JOBS_MAX: usize = 256;
+/// How long a produce, a read or a group waits for a module's answer, until it is loaded and its turn comes too; a read as long
+/// again for room to read.
+pub const MODULE_WAIT_MS_MAX: u64 = 30_000;
+/// Most reads through one module that are read and judged at once; the others wait.
+pub const FILTERED_READS_AT_ONCE_MAX: usize = 16;
 /// CPU time of a transform's or an aggregator's call, before what its records add.
 pub const MODULE_CALL_MS_MAX: u64 = 100;
 /// What each record adds to that, in microseconds.
@@ -192,6 +212,10 @@ pub const MODULE_ASSIGN_MS_MAX: u64 = 500;
 pub const MODULE_INIT_MS_MAX: u64 = 1_000;
 /// Most instructions of one call in a dry run.
 pub const MODULE_DRY_RUN_INSTRUCTIONS_MAX: u64 = 2_000_000_000;
+/// Most CPU time of the same, for instructions that take unusually long.
+pub const MODULE_DRY_RUN_CPU_MS_MAX: u64 = 10_000;
+/// What a module's call of the host counts as in a dry run, in instructions; each byte that it hands over is one more.
+pub const MODULE_IMPORT_INSTRUCTIONS: u64 = 200;
 /// Most lines that are kept of a module's log.
 pub const MODULE_LOG_LINES_MAX: usize = 1_000;
 /// Most lines that one call may write to it.
@@ -208,6 +232,8 @@ pub const MODULE_CONFIG_BYTES_MAX: usize = 64 << 10;
 pub const MODULE_SCHEMA_BYTES_MAX: usize = 64 << 10;
 /// Most records that a transform may emit in place of one.
 pub const MODULE_EMITTED_RECORDS_MAX: usize = 100;
+/// Most memory of all records that come of one call, what they share with their inputs included.
+pub const MODULE_OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// Largest answer of a module to one call.
 pub const MODULE_ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Longest reason that a module may give.
@@ -236,8 +262,6 @@ pub const PROCESSOR_COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 pub const PROCESSOR_TRANSACTION_TIMEOUT_MS: u64 = 5 * 60 * 1000;
 /// Most batches that all processors together work on at once; the others wait.
 pub const PROCESSOR_BATCHES_AT_ONCE_MAX: usize = 16;
-/// Most bytes that a step may make of the records of one call; of more records it is asked again in halves.
-pub const PROCESSOR_OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// How long the first assignment of an empty group waits for more members (`group.initial.rebalance.delay.ms`).
 pub const INITIAL_REBALANCE_DELAY_MS: u64 = 500;
 /// Least time between two rebalances of a group.

@@ -269,6 +269,7 @@ impl TransactionalId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::PARTITIONS_MAX;
 
     #[test]
     fn names_within_the_rule_are_taken() {
@@ -313,7 +314,7 @@ mod tests {
         let longest = ProcessorName::new(&"p".repeat(PROCESSOR_NAME_CHARS_MAX)).expect("within the rule");
         assert!(ProcessorName::new(&"p".repeat(PROCESSOR_NAME_CHARS_MAX + 1)).is_err());
         assert!(GroupName::of_processor(&longest).is_internal());
-        let id = TransactionalId::of_processor(&longest, TopicId(uuid::Uuid::max()), PartitionIndex(u32::MAX));
+        let id = TransactionalId::of_processor(&longest, TopicId(uuid::Uuid::max()), PartitionIndex(PARTITIONS_MAX));
         assert!(id.is_internal() && !id.is_of_requests());
         let execute = TransactionalId::new("__execute-1").expect("within the rule");
         assert!(execute.is_of_requests() && !GroupName::new("__x").expect("within the rule").is_internal());

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// One header: a name, and bytes or null. Order and repeats are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The header's name (UTF-8, as Kafka's).
     pub name: String,
@@ -12,7 +12,7 @@ pub struct Header {
 }
 
 /// A record without its place. Null and empty keys and values are different things.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The key, or none.
     pub key: Option<Bytes>,

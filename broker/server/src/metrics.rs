@@ -222,7 +222,11 @@ fn engine_registry(engine: &Engine) -> Registry {
         ("compaction_failures", "Passes of compaction that failed", stats.compaction_failures),
         ("group_rebalances", "Rebalances that consumer groups have begun", stats.group_rebalances),
         ("dead_letters", "Records that were copied to dead letters", stats.dead_letters),
-        ("partitioner_fallbacks", "Records that murmur2 placed since a module did not", stats.partitioner_fallbacks),
+        (
+            "partitioner_fallbacks",
+            "Requests whose records murmur2 placed since the topic's module did not",
+            stats.partitioner_fallbacks,
+        ),
         ("records_rejected", "Records that validators rejected", stats.records_rejected),
         ("processor_records_in", "Records that processors have taken in", stats.processor_records_in),
         ("processor_records_out", "Records that processors have stored in their sinks", stats.processor_records_out),

@@ -6,9 +6,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use levada_api::strict::pointer_token;
 use levada_api::{Effect, ErrorCode, Problem, echo};
-use levada_engine::TopicError;
-use levada_extension::ModuleFault;
+use levada_engine::{ModuleError, TopicError};
+use levada_extension::{ModuleFault, StopCause};
 use levada_model::{ConfigError, Denied, GroupName, NameError};
+
+use crate::modules;
 
 /// Seconds after which a refused but retryable request may be tried again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -73,7 +75,11 @@ pub(crate) fn processor_name(error: &NameError) -> Problem {
 
 /// A module that gave no answer to the broker; `detail` names it.
 pub(crate) fn module_fault(fault: &ModuleFault, detail: String) -> Problem {
-    let code = if matches!(fault, ModuleFault::Busy(_)) { ErrorCode::Overloaded } else { ErrorCode::ModuleFailed };
+    let code = match fault {
+        ModuleFault::Busy(_) => ErrorCode::Overloaded,
+        ModuleFault::Stopped { cause: StopCause::Deadline, .. } => ErrorCode::ModuleTimeout,
+        _ => ErrorCode::ModuleFailed,
+    };
     Problem::new(code, detail)
 }
 
@@ -97,8 +103,34 @@ fn config(error: &ConfigError) -> Problem {
     Problem::new(code, error.to_string()).at(pointer, error.to_string())
 }
 
+/// Whether a setting that names a module is wrong, and not the broker unable to tell now.
+fn is_settings_fault(error: &ModuleError) -> bool {
+    match error {
+        ModuleError::NotFound(_)
+        | ModuleError::NoVersion { .. }
+        | ModuleError::Invalid(_)
+        | ModuleError::Config { .. }
+        | ModuleError::ConfigTooLong { .. } => true,
+        ModuleError::Denied(_)
+        | ModuleError::InUse { .. }
+        | ModuleError::TooLarge { .. }
+        | ModuleError::TooMany { .. }
+        | ModuleError::DryRun(_)
+        | ModuleError::Fetch(_)
+        | ModuleError::Busy(_)
+        | ModuleError::NoHost
+        | ModuleError::Closing
+        | ModuleError::Storage(_)
+        | ModuleError::Fenced { .. } => false,
+    }
+}
+
 impl From<TopicError> for Refusal {
     fn from(error: TopicError) -> Self {
+        let error = match error {
+            TopicError::Module { error, .. } if !is_settings_fault(&error) => return Self(modules::refuse(*error)),
+            error => error,
+        };
         let code = match &error {
             TopicError::Denied(error) => return Self(denied(error)),
             TopicError::Config(error) => return Self(config(error)),

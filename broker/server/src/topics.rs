@@ -4,8 +4,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, middleware};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use levada_api::{
-    AlterTopic, CreateTopic, ErrorCode, Partition, PartitionState, Problem, Topic, TopicList, TruncateTopic,
-    TruncatedPartition, TruncatedTopic,
+    AlterTopic, CreateTopic, ErrorCode, Partition, PartitionState, PartitionerFallbacks, Problem, Topic, TopicList,
+    TruncateTopic, TruncatedPartition, TruncatedTopic,
 };
 use levada_engine::{Engine, TopicDescription, TopicError};
 use levada_model::{NodeId, Offset, PartitionIndex, Principal, TopicName};
@@ -235,6 +235,9 @@ fn topic(description: TopicDescription) -> Topic {
         partitions: description.partitions.into_iter().map(partition).collect(),
         config: description.config,
         effective_config: description.effective_config,
+        partitioner_fallbacks: description
+            .partitioner_fault
+            .map(|reason| PartitionerFallbacks { count: description.partitioner_fallbacks, reason }),
     }
 }
 

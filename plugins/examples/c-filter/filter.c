@@ -15,23 +15,19 @@ void exports_levada_plugin_module_describe(exports_levada_plugin_module_descript
   description->state_version = 0;
   description->config_schema.is_some = true;
   transform_module_string_dup(&description->config_schema.val,
-                              "{\"type\":\"object\",\"properties\":{\"contains\":{\"type\":\"string\",\"minLength\":1,"
-                              "\"pattern\":\"^[^\\\"\\\\\\\\]+$\"}},\"required\":[\"contains\"],"
-                              "\"additionalProperties\":false}");
+                              "{\"type\":\"object\",\"properties\":{\"contains\":{\"type\":\"string\",\"minLength\":1}},"
+                              "\"required\":[\"contains\"],\"additionalProperties\":false}");
 }
 
-/* The config is {"contains":"text"}, which the broker has checked against the schema: one member, a text without escapes. So
- * the text is what stands between the third quote and the fourth. */
+/* The broker has checked the config against the schema: each text that is no name is a value of `contains`, and where it is
+ * there several times the last one counts, as it does for the schema. */
 bool exports_levada_plugin_module_init(transform_module_string_t *config, transform_module_string_t *error) {
-  const uint8_t *at = config->ptr, *end = config->ptr + config->len, *start = NULL;
-  for (int quotes = 0; at < end && quotes < 4; at++) {
-    if (*at != '"') continue;
-    if (++quotes == 3) start = at + 1;
-    if (quotes == 4) {
-      wanted_length = (size_t)(at - start);
-      wanted = malloc(wanted_length);
-      memcpy(wanted, start, wanted_length);
-    }
+  const uint8_t *at = config->ptr, *end = config->ptr + config->len;
+  wanted = malloc(config->len);
+  while (wanted && at && (at = memchr(at, '"', (size_t)(end - at)))) {
+    at = levada_text(at, end, wanted, &wanted_length);
+    at = at ? memchr(at, '"', (size_t)(end - at)) : NULL;
+    at = at ? levada_text(at, end, wanted, &wanted_length) : NULL;
   }
   transform_module_string_free(config);
   if (wanted_length > 0) return true;

@@ -28,7 +28,12 @@ macro_rules! export {
                 }
             }
 
+            // Natively nothing is exported: no system's linker takes the names, and a test needs none of them.
+            #[cfg(target_arch = "wasm32")]
             $crate::bindings::base::export!(Exported with_types_in $crate::bindings::base);
+            #[cfg(not(target_arch = "wasm32"))]
+            const _: fn() -> $crate::glue::Description =
+                <Exported as $crate::bindings::base::exports::levada::plugin::module::Guest>::describe;
             $($crate::__export_world!($world, $module, Exported);)+
         };
     };
@@ -53,6 +58,7 @@ macro_rules! __export_world {
             }
         }
 
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::transform::export!($exported with_types_in $crate::bindings::transform);
     };
     (partitioner, $module:ty, $exported:ident) => {
@@ -63,6 +69,7 @@ macro_rules! __export_world {
             }
         }
 
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::partitioner::export!($exported with_types_in $crate::bindings::partitioner);
     };
     (assignor, $module:ty, $exported:ident) => {
@@ -74,6 +81,7 @@ macro_rules! __export_world {
             }
         }
 
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::assignor::export!($exported with_types_in $crate::bindings::assignor);
     };
     (aggregator, $module:ty, $exported:ident) => {
@@ -107,6 +115,7 @@ macro_rules! __export_world {
             }
         }
 
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::aggregator::export!($exported with_types_in $crate::bindings::aggregator);
     };
 }

@@ -6,7 +6,7 @@
 //! the broker's user alone, files appear in it whole, by renaming, and each has its checksum in the manifest, which is
 //! written last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
@@ -132,6 +132,18 @@ impl Artifacts {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Deletes what is kept of all modules but these. What has another name than such folders have is not ours and stays.
+    pub(crate) fn keep_only(&self, known: &BTreeSet<ModuleDigest>) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            let digest = name.to_str().and_then(|name| format!("sha256:{name}").parse().ok());
+            if let Some(digest) = digest.filter(|digest| !known.contains(digest)) {
+                self.forget(digest)?;
+            }
+        }
+        Ok(())
     }
 
     fn folder(&self, digest: ModuleDigest) -> PathBuf {

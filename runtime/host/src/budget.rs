@@ -1,5 +1,6 @@
 //! Memory and instances of all modules together, and what one instance holds of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What all instances may hold, and hold.
@@ -10,6 +11,9 @@ pub(crate) struct Budget {
     bytes: AtomicUsize,
     instances: AtomicUsize,
 }
+
+/// An instance's place among all; its end gives it back.
+pub(crate) struct Place(Arc<Budget>);
 
 /// Too much was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +44,14 @@ impl Budget {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn take_instance(&self) -> Result<(), Exhausted> {
-        take(&self.instances, 1, self.instances_max)
+    pub(crate) fn take_place(self: &Arc<Self>) -> Result<Place, Exhausted> {
+        take(&self.instances, 1, self.instances_max).map(|()| Place(Arc::clone(self)))
     }
+}
 
-    pub(crate) fn give_back_instance(&self) {
-        self.instances.fetch_sub(1, Ordering::Relaxed);
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.instances.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

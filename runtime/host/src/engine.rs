@@ -1,23 +1,28 @@
 //! wasmtime as the host uses it: one engine that limits time, and one, made when it is first needed, that counts
 //! instructions.
 
-use std::sync::OnceLock;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
+mod pulse;
+
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use levada_model::limits::{MODULE_MEMORY_BYTES_MAX, MODULES_INSTANCES_MAX};
+use levada_model::limits::{MODULE_MEMORY_BYTES, MODULES_INSTANCES_MAX};
 use rustix::time::{ClockId, clock_gettime};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::inspect::TABLE_ELEMENTS_MAX;
 
-/// How often running modules are asked whether their time is over.
-const TICK: Duration = Duration::from_millis(5);
+use pulse::TICK;
+pub(crate) use pulse::{Beat, Pulse};
+
 /// Wasm's share of a thread's stack; recursion beyond it traps.
 const WASM_STACK_BYTES: usize = 512 << 10;
 /// Core instances of one component; Python's needs about twenty.
 const CORE_INSTANCES_MAX: u32 = 64;
+/// Memories of one component, all its core instances together. Toolchains make one.
+const MEMORIES_MAX: u32 = 4;
+/// Tables of the same. Toolchains make one, another for reference types, and one to tie core modules together.
+const TABLES_MAX: u32 = 8;
 /// What of a component's and an instance's bookkeeping fits a slot of the pool.
 const INSTANCE_BYTES_MAX: usize = 4 << 20;
 
@@ -32,10 +37,15 @@ pub(crate) enum Meter {
 
 /// The engines.
 pub(crate) struct Engines {
+    both: Arc<Both>,
+    /// Instances that there is room for.
+    instances_max: usize,
+    pulse: Arc<Pulse>,
+}
+
+struct Both {
     timed: Engine,
     metered: OnceLock<Engine>,
-    /// Its end stops the ticker.
-    _ticker: SyncSender<()>,
 }
 
 /// How long a call takes: by the clock on the wall until the first tick, which short calls do not see, and by the CPU
@@ -49,21 +59,6 @@ pub(crate) struct Watch {
     first_tick: Option<(Duration, Duration)>,
     /// The call was stopped by its deadline.
     pub(crate) late: bool,
-}
-
-impl Meter {
-    /// As the compiler's process is told.
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::Time => b'T',
-            Self::Instructions => b'I',
-        }
-    }
-
-    /// The one of this code.
-    pub(crate) fn of_code(code: u8) -> Option<Self> {
-        [Self::Time, Self::Instructions].into_iter().find(|meter| meter.code() == code)
-    }
 }
 
 impl Watch {
@@ -89,24 +84,32 @@ impl Watch {
 
 impl Engines {
     pub(crate) fn new() -> wasmtime::Result<Self> {
-        let timed = pooled()?;
-        let (ticker, stopped) = sync_channel(0);
-        let engine = timed.weak();
-        // A thread of the system: a busy runtime would tick late.
-        let tick = move || {
-            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let Some(engine) = engine.upgrade() else { return };
-                engine.increment_epoch();
+        let (timed, instances_max) = pooled()?;
+        let both = Arc::new(Both { timed, metered: OnceLock::new() });
+        let ticking = Arc::clone(&both);
+        let pulse = Pulse::start(move || {
+            ticking.timed.increment_epoch();
+            if let Some(metered) = ticking.metered.get() {
+                metered.increment_epoch();
             }
-        };
-        thread::Builder::new().name("levada-epochs".to_owned()).spawn(tick)?;
-        Ok(Self { timed, metered: OnceLock::new(), _ticker: ticker })
+        })?;
+        Ok(Self { both, instances_max, pulse: Arc::new(pulse) })
+    }
+
+    /// What calls tell that they are under way.
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+
+    /// How many instances the engine that limits time has room for.
+    pub(crate) fn instances_max(&self) -> usize {
+        self.instances_max
     }
 
     pub(crate) fn get(&self, meter: Meter) -> &Engine {
         match meter {
-            Meter::Time => &self.timed,
-            Meter::Instructions => self.metered.get_or_init(|| {
+            Meter::Time => &self.both.timed,
+            Meter::Instructions => self.both.metered.get_or_init(|| {
                 let mut config = config();
                 config.consume_fuel(true);
                 Engine::new(&config).expect("a configuration that the other engine took but for its pool")
@@ -116,28 +119,34 @@ impl Engines {
 }
 
 /// An engine with slots for all instances, each with 4 GiB of addresses so that code needs no bounds checks; where there
-/// are not so many addresses, with fewer slots.
-fn pooled() -> wasmtime::Result<Engine> {
+/// are not so many addresses, with fewer slots. Says for how many instances: each has all of what one may have, so that who has
+/// a place finds the rest.
+fn pooled() -> wasmtime::Result<(Engine, usize)> {
     let mut instances = u32::try_from(MODULES_INSTANCES_MAX).expect("a small number");
     loop {
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
             .total_core_instances(CORE_INSTANCES_MAX * instances)
             .max_core_instances_per_component(CORE_INSTANCES_MAX)
-            .total_memories(2 * instances)
-            .total_tables(4 * instances)
-            .max_memory_size(MODULE_MEMORY_BYTES_MAX)
+            .total_memories(MEMORIES_MAX * instances)
+            .max_memories_per_component(MEMORIES_MAX)
+            .max_memories_per_module(MEMORIES_MAX)
+            .total_tables(TABLES_MAX * instances)
+            .max_tables_per_component(TABLES_MAX)
+            .max_tables_per_module(TABLES_MAX)
+            // What one instance may have is watched at its growth.
+            .max_memory_size(*MODULE_MEMORY_BYTES.end())
             .table_elements(usize::try_from(TABLE_ELEMENTS_MAX).expect("a small number"))
             .max_core_instance_size(INSTANCE_BYTES_MAX)
             .max_component_instance_size(INSTANCE_BYTES_MAX);
         let mut config = config();
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)).epoch_interruption(true);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
         match Engine::new(&config) {
             Err(error) if instances > 8 => {
                 tracing::warn!(instances, "no room for so many instances of modules: {error:#}");
                 instances /= 4;
             }
-            engine => return engine,
+            engine => return Ok((engine?, instances as usize)),
         }
     }
 }
@@ -147,6 +156,7 @@ fn config() -> Config {
     let mut config = Config::new();
     config
         .max_wasm_stack(WASM_STACK_BYTES)
+        .epoch_interruption(true)
         .wasm_memory64(false)
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true);

@@ -3,7 +3,7 @@
 //! What bounds a compilation: the bytes are checked for sizes before (`inspect`), only one runs at a time, and its process
 //! has limits (`compiler`). All that comes before and after it runs on a thread with a large stack.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +15,17 @@ use levada_extension::{
     Fields, HostUsage, LAYOUT_VERSION, ModuleDescription, ModuleDigest, ModuleHost, ModuleRefusal, ModuleVersion,
 };
 use levada_model::Clock;
-use levada_model::limits::{MODULE_SCHEMA_BYTES_MAX, MODULES_INSTANCES_MAX, MODULES_MEMORY_BYTES_MAX};
+use levada_model::limits::{
+    MODULE_MEMORY_BYTES, MODULE_MEMORY_BYTES_MAX, MODULE_SCHEMA_BYTES_MAX, MODULES_INSTANCES_MAX,
+    MODULES_MEMORY_BYTES_MAX,
+};
 use parking_lot::Mutex;
 use thiserror::Error;
-use wasi_preview1_component_adapter_provider::{
-    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
-};
 use wasmtime::component::InstancePre;
-use wit_component::ComponentEncoder;
 
 use crate::artifact::{Artifacts, trusted};
 use crate::budget::Budget;
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, NotDone, Task};
 use crate::contract::Description;
 use crate::engine::{Engines, Meter};
 use crate::idle::Idle;
@@ -34,10 +33,10 @@ use crate::imports::link;
 use crate::inspect::{Form, inspect};
 use crate::instance::{Allowance, Halt, Instance, NoInstance, Template};
 use crate::journal::Journal;
-use crate::schema::Schema;
+use crate::schema::{Schema, check_uploaded};
 use crate::state::State;
 use crate::version::Version;
-use crate::workers::Workers;
+use crate::workers::{Lane, Workers};
 
 /// The compiler's thread goes deep into what is nested.
 const COMPILER_STACK_BYTES: usize = 64 << 20;
@@ -53,6 +52,9 @@ pub struct HostOptions {
     pub clock: Arc<dyn Clock>,
     /// Most memory of all instances together.
     pub memory_bytes_max: usize,
+    /// Most memory of one instance, its memories and tables together; the nearest of
+    /// [`MODULE_MEMORY_BYTES`](levada_model::limits::MODULE_MEMORY_BYTES) is taken.
+    pub instance_memory_bytes_max: usize,
     /// Most instances.
     pub instances_max: usize,
 }
@@ -77,9 +79,13 @@ pub enum HostError {
 pub(crate) struct Inner {
     pub(crate) engines: Engines,
     pub(crate) workers: Workers,
+    /// Where all dry runs are, so that they take none of the threads of the modules at work.
+    pub(crate) trials: Arc<Lane>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) idle: Arc<Idle>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Most memory of one instance.
+    instance_memory_bytes_max: usize,
     artifacts: Artifacts,
     compiler: Compiler,
     /// Held by the one compilation.
@@ -92,8 +98,14 @@ impl HostOptions {
     /// The usual limits.
     #[must_use]
     pub fn new(directory: PathBuf, compiler: Compiler, clock: Arc<dyn Clock>) -> Self {
-        let (memory_bytes_max, instances_max) = (MODULES_MEMORY_BYTES_MAX, MODULES_INSTANCES_MAX);
-        Self { directory, compiler, clock, memory_bytes_max, instances_max }
+        Self {
+            directory,
+            compiler,
+            clock,
+            memory_bytes_max: MODULES_MEMORY_BYTES_MAX,
+            instance_memory_bytes_max: MODULE_MEMORY_BYTES_MAX,
+            instances_max: MODULES_INSTANCES_MAX,
+        }
     }
 }
 
@@ -105,10 +117,15 @@ impl Host {
     pub fn open(options: HostOptions) -> Result<Self, HostError> {
         let artifacts = Artifacts::open(&options.directory)?;
         let engines = Engines::new().map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        let workers = Workers::new();
+        let instances_max = options.instances_max.min(engines.instances_max());
+        let (least, most) = (*MODULE_MEMORY_BYTES.start(), *MODULE_MEMORY_BYTES.end());
         let inner = Inner {
             engines,
-            workers: Workers::new(),
-            budget: Arc::new(Budget::new(options.memory_bytes_max, options.instances_max.min(MODULES_INSTANCES_MAX))),
+            trials: Arc::new(workers.lane()),
+            workers,
+            budget: Arc::new(Budget::new(options.memory_bytes_max, instances_max)),
+            instance_memory_bytes_max: options.instance_memory_bytes_max.clamp(least, most),
             idle: Arc::default(),
             clock: options.clock,
             artifacts,
@@ -124,10 +141,12 @@ impl Host {
 impl ModuleHost for Host {
     fn compile(&self, wasm: &Bytes) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
         let digest = ModuleDigest::of(wasm);
-        if let Some(known) = self.inner.known(digest) {
-            return Ok(known);
+        if let Some(whole) = self.inner.whole(digest) {
+            return Ok(whole);
         }
-        if let Some(kept) = self.inner.kept(digest)? {
+        if self.inner.artifacts.component(digest).is_some()
+            && let Some(kept) = self.inner.kept(digest)?
+        {
             return Ok(kept);
         }
         Ok(self.inner.compile(digest, wasm)?)
@@ -154,6 +173,12 @@ impl ModuleHost for Host {
     fn forget(&self, digest: ModuleDigest) {
         if let Err(error) = self.inner.artifacts.forget(digest) {
             tracing::warn!(%digest, "what was made of a module is not deleted: {error}");
+        }
+    }
+
+    fn keep_only(&self, known: &BTreeSet<ModuleDigest>) {
+        if let Err(error) = self.inner.artifacts.keep_only(known) {
+            tracing::warn!("what was made of modules that are not there is not deleted: {error}");
         }
     }
 
@@ -189,7 +214,14 @@ impl Inner {
             journal: Arc::new(Journal::new(Arc::clone(&self.clock))),
             budget: Arc::clone(&self.budget),
             idle: Arc::downgrade(&self.idle),
+            pulse: Arc::clone(self.engines.pulse()),
+            memory_bytes_max: self.instance_memory_bytes_max,
         }
+    }
+
+    /// Has the compiler do a task.
+    pub(crate) fn ask_compiler(&self, task: Task, given: &[&[u8]]) -> Result<Vec<u8>, NotDone> {
+        self.compiler.ask(&self.engines, task, given)
     }
 
     /// A module for the engine that counts instructions.
@@ -206,7 +238,7 @@ impl Inner {
         let gone = || ModuleRefusal::Host { reason: "what was made of the module is gone; upload it again".to_owned() };
         let component = self.artifacts.component(digest).ok_or_else(gone)?;
         on_compilers_thread(|| {
-            let code = self.compiler.compile(&self.engines, Meter::Instructions, &component)?;
+            let code = self.ask_compiler(Task::Compile(Meter::Instructions), &[&component])?;
             self.artifacts.add_code(digest, Meter::Instructions, &code, engine).map_err(|error| hosts(&error))?;
             let unreadable = || hosts(&io::Error::other("what was just written cannot be read"));
             link(&kept().ok_or_else(unreadable)?)
@@ -216,6 +248,11 @@ impl Inner {
     /// A version that is loaded already.
     fn known(&self, digest: ModuleDigest) -> Option<Arc<Version>> {
         self.versions.lock().get(&digest).and_then(Weak::upgrade)
+    }
+
+    /// The same, if what twins for dry runs are made of is there too.
+    fn whole(&self, digest: ModuleDigest) -> Option<Arc<Version>> {
+        self.known(digest).filter(|_| self.artifacts.component(digest).is_some())
     }
 
     /// A version out of what was kept. It does not wait for a compilation: what is half written is not whole.
@@ -229,21 +266,34 @@ impl Inner {
     fn compile(self: &Arc<Self>, digest: ModuleDigest, wasm: &[u8]) -> Result<Arc<Version>, ModuleRefusal> {
         let _compiling = self.compiling.lock();
         // While this one waited.
-        if let Some(known) = self.known(digest) {
-            return Ok(known);
+        if let Some(whole) = self.whole(digest) {
+            return Ok(whole);
         }
         let engine = self.engines.get(Meter::Time);
         let (description, pre) = on_compilers_thread(|| {
-            let encoded = component_of(wasm)?;
+            let encoded = self.component_of(wasm)?;
             let component = encoded.as_deref().unwrap_or(wasm);
-            let code = self.compiler.compile(&self.engines, Meter::Time, component)?;
+            let code = self.ask_compiler(Task::Compile(Meter::Time), &[component])?;
             let pre = link(&trusted(&code, engine).map_err(|error| hosts(&io::Error::other(error)))?)?;
             let template = self.template(pre.clone(), Meter::Time);
             let description = describe(&template, digest, wasm.len())?;
+            if let Some(schema) = &description.config_schema {
+                check_uploaded(self, schema)?;
+            }
             self.artifacts.keep(&description, component, &code, engine).map_err(|error| hosts(&error))?;
             Ok((description, pre))
         })?;
         Ok(self.version(description, pre))
+    }
+
+    /// Checks a module, and makes a component of it if it is none.
+    fn component_of(&self, wasm: &[u8]) -> Result<Option<Vec<u8>>, ModuleRefusal> {
+        let Form::Core { wasi } = inspect(wasm, self.instance_memory_bytes_max)? else { return Ok(None) };
+        let component = self.ask_compiler(Task::Encode { wasi }, &[wasm])?;
+        match inspect(&component, self.instance_memory_bytes_max)? {
+            Form::Component => Ok(Some(component)),
+            Form::Core { .. } => Err(ModuleRefusal::Host { reason: "the compiler gave no component".to_owned() }),
+        }
     }
 
     /// The one version of a digest.
@@ -274,23 +324,6 @@ fn on_compilers_thread<R: Send>(compile: impl FnOnce() -> Result<R, ModuleRefusa
     })
 }
 
-/// Checks a module, and makes a component of it if it is none.
-fn component_of(wasm: &[u8]) -> Result<Option<Vec<u8>>, ModuleRefusal> {
-    let Form::Core { wasi } = inspect(wasm)? else { return Ok(None) };
-    let encode = || {
-        let mut encoder = ComponentEncoder::default().validate(true).module(wasm)?;
-        if wasi {
-            encoder = encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
-        }
-        encoder.encode()
-    };
-    let component = encode().map_err(|error| ModuleRefusal::Invalid {
-        detail: format!("no component can be made of it (was it built with the SDK or wit-bindgen?): {error:#}"),
-    })?;
-    inspect(&component)?;
-    Ok(Some(component))
-}
-
 /// Starts an instance and asks what it is.
 fn describe(template: &Template, digest: ModuleDigest, size_bytes: usize) -> Result<ModuleDescription, ModuleRefusal> {
     let refused = |during, halt| match halt {
@@ -298,7 +331,7 @@ fn describe(template: &Template, digest: ModuleDigest, size_bytes: usize) -> Res
         Halt::Busy(busy) => ModuleRefusal::Host { reason: busy.reason },
     };
     let (mut instance, _) = Instance::start(template).map_err(|none| match none {
-        NoInstance::Halted(halt) => refused("started", halt),
+        NoInstance::Halted(halt, _) => refused("started", halt),
         NoInstance::Refused(refusal) => refusal,
     })?;
     let (answer, _) = instance.call(Allowance::beginning(), |store, exports| exports.describe.call(store, ()));
@@ -312,9 +345,6 @@ fn describe(template: &Template, digest: ModuleDigest, size_bytes: usize) -> Res
     if schema_bytes > MODULE_SCHEMA_BYTES_MAX {
         let (got, max) = (schema_bytes as u64, MODULE_SCHEMA_BYTES_MAX as u64);
         return Err(ModuleRefusal::Limit { what: "bytes in the schema of its config", got, max });
-    }
-    if let Some(schema) = &config_schema {
-        Schema::check_schema(schema).map_err(|detail| ModuleRefusal::Description { detail })?;
     }
     let worlds = instance.exports().worlds();
     let (size_bytes, fields) = (size_bytes as u64, Fields::from(fields));

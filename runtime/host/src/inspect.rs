@@ -2,7 +2,7 @@
 //! asks for what is not given goes no further, so that the compiler's time and memory are bounded by what is counted here.
 
 use levada_extension::ModuleRefusal;
-use levada_model::limits::{MODULE_BYTES_MAX, MODULE_MEMORY_BYTES_MAX};
+use levada_model::limits::MODULE_BYTES_MAX;
 use wasmparser::{
     ComponentExternalKind, ComponentTypeRef, CompositeInnerType, Encoding, FunctionBody, Operator, Parser, Payload,
     TableType, TypeRef,
@@ -43,15 +43,16 @@ pub(crate) enum Form {
     },
 }
 
-/// Checks the bytes.
-pub(crate) fn inspect(wasm: &[u8]) -> Result<Form, ModuleRefusal> {
+/// Checks the bytes of a module whose instances may have so much memory.
+pub(crate) fn inspect(wasm: &[u8], memory_bytes_max: usize) -> Result<Form, ModuleRefusal> {
     at_most("bytes", wasm.len() as u64, MODULE_BYTES_MAX as u64)?;
     let form = match (Parser::is_component(wasm), Parser::is_core_wasm(wasm)) {
         (true, _) => Form::Component,
         (_, true) => Form::Core { wasi: false },
         _ => return Err(ModuleRefusal::Invalid { detail: "it is no WebAssembly".to_owned() }),
     };
-    let mut walk = Walk { form, open: Vec::new(), parts: 0, functions: 0, items: 0, exports: Vec::new() };
+    let (open, exports) = (Vec::new(), Vec::new());
+    let mut walk = Walk { form, memory_bytes_max, open, parts: 0, functions: 0, items: 0, exports };
     for payload in Parser::new(0).parse_all(wasm) {
         walk.payload(payload.map_err(invalid)?)?;
     }
@@ -63,6 +64,7 @@ pub(crate) fn inspect(wasm: &[u8]) -> Result<Form, ModuleRefusal> {
 
 struct Walk {
     form: Form,
+    memory_bytes_max: usize,
     /// The modules and components that the walk is in, outermost first.
     open: Vec<Encoding>,
     parts: u64,
@@ -101,7 +103,7 @@ impl Walk {
             Payload::MemorySection(memories) => {
                 self.items(memories.count())?;
                 for memory in memories {
-                    memory_fits(memory.map_err(invalid)?.initial)?;
+                    self.memory_fits(memory.map_err(invalid)?.initial)?;
                 }
             }
             Payload::TableSection(tables) => {
@@ -158,7 +160,7 @@ impl Walk {
 
     fn core_import(&mut self, module: &str, name: &str, ty: TypeRef) -> Result<(), ModuleRefusal> {
         match ty {
-            TypeRef::Memory(memory) => memory_fits(memory.initial)?,
+            TypeRef::Memory(memory) => self.memory_fits(memory.initial)?,
             TypeRef::Table(table) => table_fits(table)?,
             _ => (),
         }
@@ -182,6 +184,11 @@ impl Walk {
             true => Ok(()),
             false => Err(ModuleRefusal::Import { import: name.to_owned() }),
         }
+    }
+
+    fn memory_fits(&self, initial_pages: u64) -> Result<(), ModuleRefusal> {
+        let bytes = initial_pages.saturating_mul(WASM_PAGE_BYTES);
+        at_most("bytes of memory at its start", bytes, self.memory_bytes_max as u64)
     }
 
     fn items(&mut self, count: u32) -> Result<(), ModuleRefusal> {
@@ -215,14 +222,6 @@ fn function_compiles(body: &FunctionBody<'_>) -> Result<(), ModuleRefusal> {
 
 fn table_fits(table: TableType) -> Result<(), ModuleRefusal> {
     at_most("elements in a table", table.initial, TABLE_ELEMENTS_MAX)
-}
-
-fn memory_fits(initial_pages: u64) -> Result<(), ModuleRefusal> {
-    at_most(
-        "bytes of memory at its start",
-        initial_pages.saturating_mul(WASM_PAGE_BYTES),
-        MODULE_MEMORY_BYTES_MAX as u64,
-    )
 }
 
 fn at_most(what: &'static str, got: u64, max: u64) -> Result<(), ModuleRefusal> {

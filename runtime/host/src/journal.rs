@@ -13,6 +13,7 @@ use levada_model::limits::{
 use parking_lot::Mutex;
 
 use crate::contract::cut;
+use crate::instance::Spent;
 
 /// A module's log, counters and statistics.
 pub(crate) struct Journal {
@@ -28,16 +29,6 @@ pub(crate) enum Ending {
     OfItself,
     Trapped,
     TookTooLong,
-}
-
-/// What a call cost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
-    pub(crate) records: u64,
-    pub(crate) cpu: Duration,
-    pub(crate) memory_bytes: u64,
-    pub(crate) instructions: Option<u64>,
-    pub(crate) ending: Ending,
 }
 
 #[derive(Default)]
@@ -94,31 +85,23 @@ impl Journal {
         }
     }
 
-    pub(crate) fn called(&self, cost: Cost) {
-        let book = &mut *self.book.lock();
-        let stats = &mut book.stats;
-        stats.calls += 1;
-        stats.records += cost.records;
-        stats.cpu += cost.cpu;
-        stats.memory_peak_bytes = stats.memory_peak_bytes.max(cost.memory_bytes);
-        if let Some(instructions) = cost.instructions {
-            *stats.instructions.get_or_insert(0) += instructions;
-        }
-        match cost.ending {
-            Ending::OfItself => (),
-            Ending::Trapped => stats.traps += 1,
-            Ending::TookTooLong => stats.deadlines += 1,
-        }
-        book.calls.saturating_record(u64::try_from(cost.cpu.as_nanos()).unwrap_or(u64::MAX));
+    /// Books a call.
+    pub(crate) fn called(&self, records: u64, ending: Ending, spent: Spent) {
+        let mut book = self.book.lock();
+        book.spent(ending, spent);
+        book.stats.calls += 1;
+        book.stats.records += records;
+        book.calls.saturating_record(u64::try_from(spent.cpu.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn set_up(&self, instructions: Option<u64>, memory_bytes: u64) {
-        let stats = &mut self.book.lock().stats;
-        stats.instances += 1;
-        stats.memory_peak_bytes = stats.memory_peak_bytes.max(memory_bytes);
-        if let Some(instructions) = instructions {
-            *stats.instructions.get_or_insert(0) += instructions;
-        }
+    /// Books one of an instance's first steps.
+    pub(crate) fn began(&self, ending: Ending, spent: Spent) {
+        self.book.lock().spent(ending, spent);
+    }
+
+    /// Counts an instance.
+    pub(crate) fn set_up(&self) {
+        self.book.lock().stats.instances += 1;
     }
 
     pub(crate) fn refused_answer(&self) {
@@ -133,6 +116,22 @@ impl Journal {
         let book = self.book.lock();
         let call_p99 = Duration::from_nanos(book.calls.value_at_quantile(0.99));
         ModuleStats { call_p99, ..book.stats.clone() }
+    }
+}
+
+impl Book {
+    fn spent(&mut self, ending: Ending, spent: Spent) {
+        let stats = &mut self.stats;
+        stats.cpu += spent.cpu;
+        stats.memory_peak_bytes = stats.memory_peak_bytes.max(spent.memory_bytes);
+        if let Some(instructions) = spent.instructions {
+            *stats.instructions.get_or_insert(0) += instructions;
+        }
+        match ending {
+            Ending::OfItself => (),
+            Ending::Trapped => stats.traps += 1,
+            Ending::TookTooLong => stats.deadlines += 1,
+        }
     }
 }
 

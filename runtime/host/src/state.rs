@@ -4,12 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use levada_extension::{LogLevel, Moment};
-use levada_model::limits::{MODULE_LOG_CALL_LINES_MAX, MODULE_LOG_LINE_BYTES_MAX, MODULE_MEMORY_BYTES_MAX};
+use levada_model::limits::{MODULE_LOG_CALL_LINES_MAX, MODULE_LOG_LINE_BYTES_MAX};
 use wasmtime::ResourceLimiter;
 
 use crate::budget::Budget;
-use crate::engine::Watch;
+use crate::engine::{Meter, Watch};
 use crate::idle::Idle;
+use crate::instance::Template;
 use crate::journal::Journal;
 
 /// Bytes that an element of a table takes.
@@ -18,6 +19,7 @@ const TABLE_ELEMENT_BYTES: usize = 8;
 /// The state of an instance's store.
 pub(crate) struct State {
     pub(crate) holding: Holding,
+    pub(crate) meter: Meter,
     pub(crate) journal: Arc<Journal>,
     /// Clock and randomness of the call.
     pub(crate) moment: Moment,
@@ -33,8 +35,9 @@ pub(crate) struct Holding {
     budget: Arc<Budget>,
     idle: Weak<Idle>,
     bytes: usize,
+    bytes_max: usize,
     last_growth: usize,
-    /// Why a growth was denied, if one was in this call.
+    /// Why the last growth of this call was denied, if it was.
     pub(crate) denied: Option<Denied>,
 }
 
@@ -55,10 +58,19 @@ pub(crate) enum Output {
 }
 
 impl State {
-    pub(crate) fn new(budget: Arc<Budget>, idle: Weak<Idle>, journal: Arc<Journal>, moment: Moment) -> Self {
-        let holding = Holding { budget, idle, bytes: 0, last_growth: 0, denied: None };
-        let outputs = [Vec::new(), Vec::new()];
-        Self { holding, journal, moment, watch: Watch::start(Duration::MAX), lines_left: 0, draws: 0, outputs }
+    pub(crate) fn new(template: &Template, moment: Moment) -> Self {
+        let Template { meter, memory_bytes_max, .. } = *template;
+        let (budget, idle) = (Arc::clone(&template.budget), Weak::clone(&template.idle));
+        Self {
+            holding: Holding { budget, idle, bytes: 0, bytes_max: memory_bytes_max, last_growth: 0, denied: None },
+            meter,
+            journal: Arc::clone(&template.journal),
+            moment,
+            watch: Watch::start(Duration::MAX),
+            lines_left: 0,
+            draws: 0,
+            outputs: [Vec::new(), Vec::new()],
+        }
     }
 
     /// Before a call.
@@ -127,9 +139,14 @@ impl Holding {
         self.bytes
     }
 
+    /// Most that they may be.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     fn grow(&mut self, bytes: usize) -> bool {
         self.last_growth = 0;
-        if self.bytes.saturating_add(bytes) > MODULE_MEMORY_BYTES_MAX {
+        if self.bytes.saturating_add(bytes) > self.bytes_max {
             self.denied = Some(Denied::Own);
             return false;
         }
@@ -145,6 +162,8 @@ impl Holding {
             Ok(()) => {
                 self.bytes += bytes;
                 self.last_growth = bytes;
+                // The module got along without what it was denied before.
+                self.denied = None;
             }
             Err(_) => self.denied = Some(Denied::Shared),
         }
@@ -181,6 +200,5 @@ impl ResourceLimiter for Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         self.budget.give_back_bytes(self.bytes);
-        self.budget.give_back_instance();
     }
 }

@@ -5,7 +5,6 @@ mod assignor;
 mod partitioner;
 mod transform;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,8 +23,8 @@ use crate::contract::{Exports, TRANSFORM, TRANSFORM_JSON, cut, exports};
 use crate::engine::Meter;
 use crate::host::Inner;
 use crate::idle::IdleKey;
-use crate::instance::{Allowance, Halt, Instance, NoInstance, Template};
-use crate::journal::{Cost, Ending};
+use crate::instance::{Allowance, Halt, Instance, NoInstance, Spent, Template};
+use crate::journal::Ending;
 use crate::schema::Schema;
 use crate::state::State;
 use crate::workers::Lane;
@@ -40,8 +39,6 @@ pub(crate) struct Version {
     template: Template,
     lane: Arc<Lane>,
     transforms: Transforms,
-    /// Whether its last call took too long.
-    slow: AtomicBool,
 }
 
 /// By which exports a module is a transform.
@@ -77,10 +74,9 @@ impl Version {
         let number = host.version_number();
         let component = template.pre.component();
         let transforms = Transforms { flat: exports(component, TRANSFORM), json: exports(component, TRANSFORM_JSON) };
-        let slow = AtomicBool::new(false);
         Arc::new_cyclic(|this| {
             let this = this.clone();
-            Self { this, host, number, description, schema, template, lane, transforms, slow }
+            Self { this, host, number, description, schema, template, lane, transforms }
         })
     }
 
@@ -94,8 +90,11 @@ impl Version {
         let first = extension.clone();
         // The check too, since the schema is the module's.
         self.lane.call(move || {
-            let checked = first.version.schema.check(&first.key.config);
-            checked.map_err(|detail| ModuleConfigError::Schema { detail })?;
+            let checked = first.version.schema.check(&first.version.host, &first.key.config);
+            if let Err(ModuleConfigError::Stopped { cause: StopCause::Deadline, .. }) = checked {
+                first.version.kept_time(false);
+            }
+            checked?;
             let instance = first.instance()?;
             first.version.host.idle.put(first.key, instance);
             Ok::<_, ModuleConfigError>(())
@@ -109,10 +108,19 @@ impl Version {
         error.into()
     }
 
-    /// Remembers whether the module keeps to its time.
+    /// Tells the lane whether the module keeps to its time. That of dry runs is not the module's.
     fn kept_time(&self, kept: bool) {
-        if self.slow.swap(!kept, Ordering::Relaxed) == kept {
-            self.lane.kept_time(kept);
+        match self.template.meter {
+            Meter::Time => self.lane.kept_time(kept),
+            Meter::Instructions => (),
+        }
+    }
+
+    /// Books a start or an `init`. What is wrong in them costs as much as what is wrong in a call.
+    fn began(&self, ending: Ending, spent: Spent) {
+        self.template.journal.began(ending, spent);
+        if ending == Ending::TookTooLong {
+            self.kept_time(false);
         }
     }
 }
@@ -145,7 +153,7 @@ impl ModuleVersion for Version {
     fn dry_run(&self) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
         let pre = self.host.metered(self.description.digest)?;
         let template = self.host.template(pre, Meter::Instructions);
-        let (schema, lane) = (Arc::clone(&self.schema), Arc::clone(&self.lane));
+        let (schema, lane) = (Arc::clone(&self.schema), Arc::clone(&self.host.trials));
         Ok(Self::new(Arc::clone(&self.host), self.description.clone(), schema, template, lane))
     }
 
@@ -183,18 +191,8 @@ impl Extension {
     ) -> Result<R, ModuleFault> {
         let mut instance = self.instance()?;
         let (answer, spent) = instance.call(Allowance { cpu: call.cpu, moment: call.moment }, ask);
-        let ending = match &answer {
-            Ok(_) | Err(Halt::Busy(_)) => Ending::OfItself,
-            Err(Halt::Stopped { cause: StopCause::Deadline, .. }) => Ending::TookTooLong,
-            Err(Halt::Stopped { .. }) => Ending::Trapped,
-        };
-        self.version.template.journal.called(Cost {
-            records: call.records,
-            cpu: spent.cpu,
-            memory_bytes: instance.memory_bytes(),
-            instructions: spent.instructions,
-            ending,
-        });
+        let ending = answer.as_ref().map_or_else(Halt::ending, |_| Ending::OfItself);
+        self.version.template.journal.called(call.records, ending, spent);
         self.version.kept_time(ending != Ending::TookTooLong);
         // A stopped instance is never used again; a full one would soon be stopped.
         if answer.is_ok() && !instance.is_full() {
@@ -209,16 +207,25 @@ impl Extension {
         if let Some(waiting) = host.idle.take(&self.key) {
             return Ok(waiting);
         }
-        let (mut instance, started) = Instance::start(template).map_err(|none| match none {
-            NoInstance::Halted(halt) => halt.into(),
+        let mut instance = match Instance::start(template) {
+            Ok((instance, spent)) => {
+                self.version.began(Ending::OfItself, spent);
+                instance
+            }
+            Err(NoInstance::Halted(halt, spent)) => {
+                self.version.began(halt.ending(), spent);
+                return Err(halt.into());
+            }
             // Its exports were found at its compilation.
-            NoInstance::Refused(refusal) => ModuleConfigError::Refused { reason: refusal.to_string() },
-        })?;
+            Err(NoInstance::Refused(refusal)) => {
+                return Err(ModuleConfigError::Refused { reason: refusal.to_string() });
+            }
+        };
         let config = self.key.config.to_string();
         let (answer, spent) =
             instance.call(Allowance::beginning(), |store, exports| exports.init.call(store, (config,)));
-        let instructions = started.instructions.zip(spent.instructions).map(|(start, init)| start + init);
-        template.journal.set_up(instructions, instance.memory_bytes());
+        template.journal.set_up();
+        self.version.began(answer.as_ref().map_or_else(Halt::ending, |_| Ending::OfItself), spent);
         match answer {
             Ok((Ok(()),)) => Ok(instance),
             Ok((Err(reason),)) => Err(ModuleConfigError::Refused { reason: cut(reason, MODULE_REASON_BYTES_MAX) }),

@@ -11,10 +11,13 @@ use wasmtime::bail;
 use wasmtime::component::types::{ComponentFunc, Type};
 use wasmtime::component::{Resource, ResourceAny, Val};
 
+use crate::imports::charge;
 use crate::state::{Output, State};
 
 /// Most bytes of randomness that one call of a function gives.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
+/// Most values of an answer that is made from its type. The largest of WASI's have a dozen.
+const NOTHINGS_MAX: usize = 1_000;
 /// What an output takes at once.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
 /// What stands for standard output and error; all other things are nothing.
@@ -48,13 +51,18 @@ impl WasiFunction {
         if &*self.interface == "wasi:cli/exit" {
             bail!("the module exits");
         }
+        charge(&mut store, given.iter().map(handed).sum())?;
         let meant = self.meant(&mut store, given)?;
         if !self.writes() {
             given.iter().try_for_each(|value| release(value, &mut store))?;
         }
+        let mut left = NOTHINGS_MAX;
         for (answer, ty) in answer.iter_mut().zip(ty.results()) {
-            let nothing = |store| nothing(&ty, store);
-            *answer = match meant.clone().map_or_else(|| nothing(&mut store), |meant| Ok(Some(meant)))? {
+            let value = match &meant {
+                Some(meant) => Some(meant.clone()),
+                None => nothing(&ty, &mut store, &mut left)?,
+            };
+            *answer = match value {
                 Some(value) => value,
                 None => bail!("{}#{} is not given to modules", self.interface, self.name),
             };
@@ -95,6 +103,7 @@ impl WasiFunction {
             }
             ("wasi:random/random" | "wasi:random/insecure", name) if name.ends_with("-bytes") => match given {
                 [Val::U64(wanted)] if *wanted <= RANDOM_BYTES_MAX => {
+                    charge(store, usize::try_from(*wanted).expect("within the cap"))?;
                     Val::List((0..*wanted).map(|_| Val::U8(store.data_mut().draw().to_le_bytes()[0])).collect())
                 }
                 _ => bail!("no call gives so many random bytes"),
@@ -104,6 +113,15 @@ impl WasiFunction {
             }
             _ => return Ok(None),
         }))
+    }
+}
+
+/// Bytes, or items, that a value hands over.
+fn handed(value: &Val) -> usize {
+    match value {
+        Val::List(items) => items.len(),
+        Val::String(text) => text.len(),
+        _ => 0,
     }
 }
 
@@ -137,8 +155,11 @@ fn release(value: &Val, store: &mut StoreContextMut<'_, State>) -> wasmtime::Res
     parts.into_iter().try_for_each(|value| release(value, store))
 }
 
-/// The value of a type that means the least: zero, empty, none, an error; none if there is no such value.
-fn nothing(ty: &Type, store: &mut StoreContextMut<'_, State>) -> wasmtime::Result<Option<Val>> {
+/// The value of a type that means the least: zero, empty, none, an error; none if there is no such value, or
+/// if it has more than so many others in it.
+fn nothing(ty: &Type, store: &mut StoreContextMut<'_, State>, left: &mut usize) -> wasmtime::Result<Option<Val>> {
+    let Some(after) = left.checked_sub(1) else { return Ok(None) };
+    *left = after;
     Ok(Some(match ty {
         Type::Bool => Val::Bool(false),
         Type::S8 => Val::S8(0),
@@ -164,7 +185,7 @@ fn nothing(ty: &Type, store: &mut StoreContextMut<'_, State>) -> wasmtime::Resul
         Type::Own(_) => thing(0, store)?,
         Type::Result(result) => match result.err() {
             None => Val::Result(Err(None)),
-            Some(error) => match nothing(&error, store)? {
+            Some(error) => match nothing(&error, store, left)? {
                 Some(error) => Val::Result(Err(Some(Box::new(error)))),
                 None => return Ok(None),
             },
@@ -176,7 +197,7 @@ fn nothing(ty: &Type, store: &mut StoreContextMut<'_, State>) -> wasmtime::Resul
             let Some(case) = plain.or(cases.first()) else { return Ok(None) };
             let further = match &case.ty {
                 None => None,
-                Some(ty) => match nothing(ty, store)? {
+                Some(ty) => match nothing(ty, store, left)? {
                     Some(value) => Some(Box::new(value)),
                     None => return Ok(None),
                 },
@@ -186,7 +207,7 @@ fn nothing(ty: &Type, store: &mut StoreContextMut<'_, State>) -> wasmtime::Resul
         Type::Record(record) => {
             let mut fields = Vec::new();
             for field in record.fields() {
-                let Some(value) = nothing(&field.ty, store)? else { return Ok(None) };
+                let Some(value) = nothing(&field.ty, store, left)? else { return Ok(None) };
                 fields.push((field.name.to_owned(), value));
             }
             Val::Record(fields)
@@ -194,7 +215,7 @@ fn nothing(ty: &Type, store: &mut StoreContextMut<'_, State>) -> wasmtime::Resul
         Type::Tuple(tuple) => {
             let mut values = Vec::new();
             for ty in tuple.types() {
-                let Some(value) = nothing(&ty, store)? else { return Ok(None) };
+                let Some(value) = nothing(&ty, store, left)? else { return Ok(None) };
                 values.push(value);
             }
             Val::Tuple(values)

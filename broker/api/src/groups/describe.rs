@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::GroupPartition;
+use super::{AssignorConfig, GroupPartition};
 
 /// A page of groups, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -92,6 +92,10 @@ pub struct GroupDescription {
     /// The assignor in use; null for a group that never had a member.
     #[schema(required = true)]
     pub assignor: Option<String>,
+    /// The config that it was given; absent where it was given none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<Object>)]
+    pub assignor_config: Option<AssignorConfig>,
     /// Why the assignment in force comes from the built-in assignor and not from the one that was asked for; absent
     /// where that is not so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

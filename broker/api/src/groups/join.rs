@@ -2,8 +2,12 @@
 
 use std::fmt;
 
-use levada_model::limits::{GROUP_TOPICS_MAX, MAX_POLL_INTERVAL_MS, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS};
+use levada_model::limits::{
+    ASSIGNOR_CONFIG_BYTES_MAX, GROUP_TOPICS_MAX, MAX_POLL_INTERVAL_MS, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS,
+};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use thiserror::Error;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -28,6 +32,10 @@ pub struct JoinGroup {
     /// How the group's partitions shall be shared; where members differ, most win.
     #[serde(default)]
     pub assignor: AssignorWord,
+    /// The config of an assignor that is a module, and part of what members differ in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<Object>)]
+    pub assignor_config: Option<AssignorConfig>,
     /// Silence longer than this removes it.
     #[serde(default = "session_timeout_ms", deserialize_with = "read_session_timeout_ms")]
     #[schema(default = 45_000, minimum = 100, maximum = 1_800_000)]
@@ -56,6 +64,7 @@ impl JoinGroup {
         Self {
             topics,
             assignor: AssignorWord::default(),
+            assignor_config: None,
             session_timeout_ms: SESSION_TIMEOUT_MS_DEFAULT,
             rebalance_timeout_ms: REBALANCE_TIMEOUT_MS_DEFAULT,
             max_poll_interval_ms: MAX_POLL_INTERVAL_MS_DEFAULT,
@@ -80,6 +89,59 @@ pub enum AssignorWord {
     CooperativeSticky,
     /// By a Wasm module of this name.
     Module(String),
+}
+
+/// The config of an assignor that is a module: a JSON object, equal to another of the same text.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct AssignorConfig(Box<RawValue>);
+
+impl AssignorConfig {
+    /// A config that is this JSON text.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn new(json: &str) -> Result<Self, String> {
+        Self::of(RawValue::from_string(json.to_owned()).map_err(|error| error.to_string())?)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    fn of(json: Box<RawValue>) -> Result<Self, String> {
+        if !json.get().starts_with('{') {
+            return Err("a config is a JSON object".to_owned());
+        }
+        if json.get().len() > ASSIGNOR_CONFIG_BYTES_MAX {
+            return Err(format!("the config of an assignor has at most {ASSIGNOR_CONFIG_BYTES_MAX} bytes"));
+        }
+        Ok(Self(json))
+    }
+}
+
+impl PartialEq for AssignorConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for AssignorConfig {}
+
+impl std::str::FromStr for AssignorConfig {
+    type Err = String;
+
+    fn from_str(json: &str) -> Result<Self, String> {
+        Self::new(json)
+    }
+}
+
+impl<'de> Deserialize<'de> for AssignorConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of(Box::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }
 
 /// A text that names no assignor.
@@ -215,6 +277,7 @@ mod tests {
             (r#""session_timeout_ms":99"#, "/session_timeout_ms", "100 to 1800000"),
             (r#""rebalance_timeout_ms":3600001"#, "/rebalance_timeout_ms", "100 to 3600000"),
             (r#""max_poll_interval_ms":-1"#, "/max_poll_interval_ms", "100 to 86400000"),
+            (r#""assignor_config":[]"#, "/assignor_config", "a JSON object"),
             (r#""start":"time:x""#, "/start", "\"earliest\", \"latest\" or \"time:MS\""),
             (r#""start":7"#, "/start", "a string"),
             (r#""topic":"orders""#, "/topic", "topic"),

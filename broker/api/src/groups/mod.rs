@@ -14,7 +14,7 @@ pub use commit::{CommitGroup, CommittedGroup, RefusedCommit};
 pub use describe::{
     AssignorFallback, GroupDescription, GroupLag, GroupList, GroupMember, GroupState, GroupSummary, MemberState,
 };
-pub use join::{AssignorWord, JoinGroup, JoinedGroup};
+pub use join::{AssignorConfig, AssignorWord, JoinGroup, JoinedGroup};
 pub use offsets::{GroupOffset, GroupOffsets, OffsetPlace, SetGroupOffset, SetGroupOffsets, SetGroupOffsetsResult};
 pub use place::{GroupPartition, GroupPlace, GroupStart};
 pub use records::{GroupGap, GroupHeartbeat, GroupRecords, OffsetReset, ResetCause};

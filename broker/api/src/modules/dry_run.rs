@@ -1,14 +1,16 @@
 //! Trials of modules: on what, and what they gave. Nothing of a trial is stored.
 
+use levada_model::limits::PARTITIONS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{ModuleLogLine, WorldWord};
+use crate::groups::GroupPartition;
 use crate::record_schema::{ProduceRecord, ReadRecord};
 use crate::strict::{whole_if_there, whole_within};
 
-/// A trial of a version on records. One of `records` and `topic` is there.
+/// A trial of a version on records: one of `records` and `topic` is there. An assignor is tried on `members` and `topics`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"world": "transform", "version": 2, "config": {}, "records": [{"value": {"n": 1}}]}))]
@@ -43,10 +45,50 @@ pub struct DryRunModule {
     #[serde(default, deserialize_with = "whole_if_there", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1)]
     pub partition_count: Option<u32>,
+    /// Of an assignor: the members of the group, each once, at most 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub members: Option<Vec<DryRunMember>>,
+    /// Of an assignor: the topics that members read, each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub topics: Option<Vec<DryRunTopic>>,
     /// Another version, on the same records.
     #[serde(default, deserialize_with = "version", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1)]
     pub compare_with: Option<u32>,
+}
+
+/// A member that an assignor is tried with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DryRunMember {
+    /// Who it is.
+    pub member_id: String,
+    /// An identity that it keeps over restarts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// What it reads; all topics of the trial where it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topics: Option<Vec<String>>,
+    /// What it says it holds.
+    #[serde(default)]
+    pub owned: Vec<GroupPartition>,
+}
+
+/// A topic that an assignor is tried with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DryRunTopic {
+    /// Its name; there need not be such a topic.
+    pub topic: String,
+    /// How many partitions it has.
+    #[serde(deserialize_with = "partitions")]
+    #[schema(minimum = 1)]
+    pub partitions: u32,
+    /// What is left to read of each partition; not known of those that are not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lags: Vec<u64>,
 }
 
 /// What a trial gave.
@@ -54,7 +96,7 @@ pub struct DryRunModule {
 pub struct ModuleDryRun {
     /// Which world was tried.
     pub world: WorldWord,
-    /// How many records were given.
+    /// How many records, or members, were given.
     pub inputs: u64,
     /// Which version was tried.
     pub version: u32,
@@ -79,7 +121,7 @@ pub struct ModuleDryRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub compared: Option<DryRunSide>,
-    /// Records of which they made different things.
+    /// Records, or members, of which they made different things.
     pub differences: Vec<DryRunDifference>,
 }
 
@@ -110,7 +152,7 @@ pub struct DryRunSide {
 /// Something that came out of a trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DryRunOutput {
-    /// The record that it came from, by its place among those given; not of an aggregator.
+    /// The record, or member, that it is of, by its place among those given; not of an aggregator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub input: Option<u64>,
@@ -123,6 +165,10 @@ pub struct DryRunOutput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub partition: Option<u32>,
+    /// Of an assignor: the partitions of the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub assignment: Option<Vec<GroupPartition>>,
     /// Of an aggregator: the value of all records of a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Option<DryRunGroup>)]
@@ -210,6 +256,11 @@ impl VerdictWord {
     }
 }
 
+fn partitions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = whole_within(deserializer, 1..=u64::from(PARTITIONS_MAX))?;
+    Ok(u32::try_from(number).expect("it is within the bounds"))
+}
+
 /// A number of a version: from 1.
 fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let version = whole_within(deserializer, 1..=u64::from(u32::MAX))?;
@@ -235,6 +286,8 @@ mod tests {
             (r#"{"world":"transform","version":0}"#, "/version"),
             (r#"{"world":"transform","compare_with":"1"}"#, "/compare_with"),
             (r#"{"world":"transform","wasm":""}"#, "/wasm"),
+            (r#"{"world":"assignor","members":[{"id":"a"}]}"#, "/members/0/id"),
+            (r#"{"world":"assignor","topics":[{"topic":"a","partitions":0}]}"#, "/topics/0/partitions"),
             (r#"{"world":"transform","topic":"a","topic":"b"}"#, "/topic"),
         ] {
             let problem = from_json::<DryRunModule>(body.as_bytes()).expect_err(body);

@@ -10,7 +10,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 pub use dry_run::{
-    DryRunDifference, DryRunGroup, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, ModuleDryRun, VerdictWord,
+    DryRunDifference, DryRunGroup, DryRunMember, DryRunModule, DryRunOutput, DryRunSide, DryRunTopic, DryRunVerdict,
+    ModuleDryRun, VerdictWord,
 };
 pub use fare::{ModuleLog, ModuleLogLevel, ModuleLogLine, ModuleStats};
 
@@ -96,7 +97,7 @@ pub struct ModuleVersion {
 pub struct ModuleUse {
     /// As what.
     pub kind: ModuleUseKind,
-    /// The topic or processor.
+    /// The topic, processor or group.
     pub name: String,
 }
 
@@ -110,6 +111,8 @@ pub enum ModuleUseKind {
     Validator,
     /// A step of a processor.
     Processor,
+    /// The assignor that members of a group ask for.
+    Assignor,
 }
 
 /// The contract between broker and modules.
@@ -156,6 +159,7 @@ impl ModuleUseKind {
             Self::Partitioner => "partitioner",
             Self::Validator => "validator",
             Self::Processor => "processor",
+            Self::Assignor => "assignor",
         }
     }
 }
@@ -169,7 +173,9 @@ mod tests {
         for world in WorldWord::ALL {
             assert_eq!(serde_json::to_value(world).expect("a word"), world.as_str());
         }
-        for kind in [ModuleUseKind::Partitioner, ModuleUseKind::Validator, ModuleUseKind::Processor] {
+        for kind in
+            [ModuleUseKind::Partitioner, ModuleUseKind::Validator, ModuleUseKind::Processor, ModuleUseKind::Assignor]
+        {
             assert_eq!(serde_json::to_value(kind).expect("a word"), kind.as_str());
         }
     }

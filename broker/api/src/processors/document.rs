@@ -189,7 +189,8 @@ pub struct OnError {
     /// And then.
     #[serde(default)]
     pub then: ThenWord,
-    /// Of dead letters: their topic; where it is not there: `TOPIC.dead-letter` of the record's own.
+    /// Of dead letters: their topic; where it is not there: `TOPIC.dead-letter` of the record's own. Topics of dead letters
+    /// are created with the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub topic: Option<String>,

@@ -9,5 +9,5 @@ pub use document::{
 };
 pub use standing::{
     DryRunFailure, Processor, ProcessorDryRun, ProcessorFailure, ProcessorList, ProcessorReset, ProcessorState,
-    ProcessorTask, ResetProcessor,
+    ProcessorTask, ResetProcessor, TaskWaiting,
 };

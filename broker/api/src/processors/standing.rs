@@ -1,7 +1,6 @@
 //! How processors stand, where they are set back to, and what trials of them gave.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -19,7 +18,7 @@ pub struct ProcessorList {
 }
 
 /// A processor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Processor {
     /// Its name.
     pub name: String,
@@ -27,16 +26,16 @@ pub struct Processor {
     pub owner: String,
     /// Counts its documents from 1.
     pub version: u64,
-    /// The document as it was put.
+    /// The document word for word as it was put.
     #[schema(value_type = ProcessorDocument)]
-    pub document: Value,
+    pub document: Box<RawValue>,
     /// How it stands.
     pub state: ProcessorState,
     /// Of one that failed: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub failure: Option<ProcessorFailure>,
-    /// One for each partition of its sources.
+    /// One for each partition of its sources; none while its positions are being loaded.
     pub tasks: Vec<ProcessorTask>,
 }
 
@@ -53,7 +52,7 @@ pub enum ProcessorState {
 }
 
 /// Why a processor stands still.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProcessorFailure {
     /// Why.
     pub reason: String,
@@ -69,6 +68,10 @@ pub struct ProcessorFailure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub offset: Option<u64>,
+    /// What it is, as a read shows it; not there where it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<ReadRecord>)]
+    pub record: Option<Box<RawValue>>,
 }
 
 /// A partition of a source.
@@ -89,12 +92,33 @@ pub struct ProcessorTask {
     pub dropped_late: u64,
     /// Records passed over.
     pub skipped: u64,
+    /// Offsets that were gone before they were processed: expired, deleted, or lost to damage.
+    pub lost: u64,
     /// Records that failed.
     pub errors: u64,
     /// Records that came in.
     pub records_in: u64,
     /// Records that went out.
     pub records_out: u64,
+    /// What it waits for, if it cannot go on now; the processor runs all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub waiting: Option<TaskWaiting>,
+}
+
+/// What a task waits for that cannot go on now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskWaiting {
+    /// Why it cannot go on.
+    pub reason: String,
+    /// The record that is tried again, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub offset: Option<u64>,
+    /// How often that was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub attempts: Option<u32>,
 }
 
 /// Where a processor that stands still is to go on.
@@ -102,7 +126,7 @@ pub struct ProcessorTask {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"start": "earliest", "dry_run": true}))]
 pub struct ResetProcessor {
-    /// `earliest`, `latest`, `time:MS` or `tail:N`, in each partition of its sources.
+    /// `earliest`, `latest`, `time:MS`, `tail:N` or `offset:N`, in each partition of its sources.
     pub start: String,
     /// Only say where that is.
     #[serde(default)]
@@ -128,6 +152,8 @@ pub struct ProcessorDryRun {
     pub rows: Vec<Box<RawValue>>,
     /// Records that failed.
     pub failed: Vec<DryRunFailure>,
+    /// Whether more came out than is answered (32 MiB), so that the trial ended there.
+    pub truncated: bool,
 }
 
 /// A record that failed in a trial.

@@ -163,8 +163,9 @@ pub fn read_frame(frame: &Bytes) -> Result<ClientFrame, BadFrame> {
 }
 
 /// Names of members that some frame has.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "assignor",
+    "assignor_config",
     "session_timeout_ms",
     "rebalance_timeout_ms",
     "max_poll_interval_ms",
@@ -188,8 +189,15 @@ const NAMES: [&str; 20] = [
 const TYPES: &str = "subscribe, credit, commit, unsubscribe, produce, ping";
 
 /// Names of those with which a member joins a group, besides its topics.
-const JOIN_NAMES: [&str; 6] =
-    ["from", "assignor", "session_timeout_ms", "rebalance_timeout_ms", "max_poll_interval_ms", "instance_id"];
+const JOIN_NAMES: [&str; 7] = [
+    "from",
+    "assignor",
+    "assignor_config",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "max_poll_interval_ms",
+    "instance_id",
+];
 
 /// The members of a frame that nobody has taken yet.
 struct Members<'f> {

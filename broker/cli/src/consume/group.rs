@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use levada_api::{AssignorWord, CommittedGroup, ErrorCode, GroupPartition, JoinGroup, MemberState, RefusedCommit};
+use levada_api::{
+    AssignorConfig, AssignorWord, CommittedGroup, ErrorCode, GroupPartition, JoinGroup, MemberState, RefusedCommit,
+};
 use levada_client::{Backoff, Client, ClientError, GroupConsumer, GroupFetched, GroupQuery, GroupRecord};
 use serde::Serialize;
 use tokio::task::JoinHandle;
@@ -46,6 +48,9 @@ pub(crate) struct GroupArgs {
     /// How the partitions shall be shared: `range`, `round-robin`, `sticky`, `cooperative-sticky` or `module:NAME`.
     #[arg(long, default_value_t, requires = "group")]
     assignor: AssignorWord,
+    /// The config of an assignor that is a module, as JSON.
+    #[arg(long, value_name = "JSON", requires = "group")]
+    assignor_config: Option<AssignorConfig>,
     /// After a silence of this length the others get the member's partitions. [default: 45000]
     #[arg(long, value_name = "MS", requires = "group")]
     session_timeout_ms: Option<u64>,
@@ -80,6 +85,7 @@ impl GroupArgs {
         let mut join = JoinGroup::new(topics.to_vec());
         join.start = from.parse().map_err(wrong)?;
         join.assignor = self.assignor.clone();
+        join.assignor_config = self.assignor_config.clone();
         join.instance_id = self.instance_id.clone();
         join.session_timeout_ms = self.session_timeout_ms.unwrap_or(join.session_timeout_ms);
         Ok(Some(Membership { group, commit: self.commit, join }))

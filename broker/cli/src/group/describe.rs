@@ -14,6 +14,7 @@ const NOTHING: &str = "-";
 pub(super) fn text(group: &GroupDescription) -> String {
     let mut text = format!("group {}, {}, generation {}", group.group, group.state.as_str(), group.generation);
     text.extend(group.assignor.iter().map(|assignor| format!(", assignor {}", one_line(assignor.as_bytes()))));
+    text.extend(group.assignor_config.iter().map(|config| format!(" with {}", one_line(config.as_str().as_bytes()))));
     text.extend(group.fallback.iter().map(|fallback| {
         let [assignor, reason] = [&fallback.assignor, &fallback.reason].map(|text| one_line(text.as_bytes()));
         format!(
@@ -140,13 +141,14 @@ mod tests {
             state: GroupState::Stable,
             generation: 4,
             assignor: Some("cooperative-sticky".into()),
+            assignor_config: Some("{\"a\":1}".parse().expect("an object")),
             fallback: Some(fallback),
             members: vec![member("m1", &[0, 1]), member("m2", &[])],
             offsets: vec![offset],
         };
         let text = text(&group);
         let expected = "\
-group billing, stable, generation 4, assignor cooperative-sticky
+group billing, stable, generation 4, assignor cooperative-sticky with {\"a\":1}
 assigned by the built-in assignor in generation 4, not by module:mine: it trapped
 
 MEMBER  INSTANCE  CLIENT           STATE   HOLDS       GIVES UP

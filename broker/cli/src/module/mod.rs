@@ -224,7 +224,12 @@ async fn logs(wanted: Logs, client: &Client, printer: &mut Printer) -> anyhow::R
         looks.tick().await;
         let mut page = client.module_logs(&wanted.name, wanted.number, at.1).await?;
         // Another version is active now, or the broker has started again.
+        let mut lines = Vec::new();
         if page.version != at.0 || page.next < at.1 {
+            // What the one before logged since the last look; where the broker has let go of it there is nothing to tell.
+            if page.version != at.0 && at.0 != 0 {
+                lines.extend(client.module_logs(&wanted.name, Some(at.0), at.1).await.ok().map(|rest| rest.lines));
+            }
             (at, dropped) = ((page.version, 0), 0);
             page = client.module_logs(&wanted.name, Some(at.0), 0).await?;
         }
@@ -232,7 +237,8 @@ async fn logs(wanted: Logs, client: &Client, printer: &mut Printer) -> anyhow::R
             crate::output::note(format!("{} lines are lost", page.dropped - dropped));
         }
         (at.1, dropped) = (page.next, page.dropped);
-        for line in &page.lines {
+        lines.push(page.lines);
+        for line in lines.iter().flatten() {
             match printer.format() {
                 Format::Text => printer.line(log_line(line))?,
                 Format::Json | Format::Ndjson => printer.item(&serde_json::to_string(line)?)?,

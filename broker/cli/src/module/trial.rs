@@ -9,9 +9,12 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use clap::Args;
-use levada_api::{DryRunModule, DryRunOutput, ModuleDryRun, VerdictWord, WorldWord};
+use levada_api::{
+    DryRunMember, DryRunModule, DryRunOutput, DryRunTopic, GroupPartition, ModuleDryRun, VerdictWord, WorldWord,
+};
 use levada_client::{Client, NewRecord};
 use levada_server::ServeOptions;
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::read;
@@ -28,6 +31,7 @@ const NAME: &str = "module";
 #[command(after_help = "Examples:
   levada module test module.wasm --world transform --file records.ndjson
   levada module test module.wasm --world transform --file records.ndjson --compare old.wasm
+  levada module test module.wasm --world assignor --file group.json
   echo '{\"n\":1}' | levada module test module.wasm --world transform --config '{\"field\":\"/n\"}'
 
 What comes out is printed, and what was logged and used is told beside it. The exit code is 1 where the module gives no
@@ -41,7 +45,8 @@ pub(crate) struct Test {
     /// Its config, as JSON.
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json)]
     config: Box<RawValue>,
-    /// Read lines from this file instead of standard input, each the value of a record as in `levada produce`.
+    /// Read lines from this file instead of standard input, each the value of a record as in `levada produce`. For an
+    /// assignor it is one JSON object: `{"members":[{"member_id":"a"}],"topics":[{"topic":"orders","partitions":3}]}`.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// What a line's value is.
@@ -64,10 +69,7 @@ pub(crate) struct Test {
 pub(super) async fn run(test: Test, printer: &mut Printer) -> anyhow::Result<ExitCode> {
     let wasm = read(&test.module)?;
     let other = test.compare.as_deref().map(read).transpose()?;
-    let records = records(&test)?;
-    if records.is_empty() {
-        return Err(Usage("there are no records to try it on".to_owned()).into());
-    }
+    let given = given(&test)?;
     let dir = tempfile::tempdir().context("there is no temporary directory")?;
     let listen = "127.0.0.1:0".parse().expect("an address");
     let options = ServeOptions { data_dir: dir.path().to_owned(), listen, ..ServeOptions::default() };
@@ -85,7 +87,9 @@ pub(super) async fn run(test: Test, printer: &mut Printer) -> anyhow::Result<Exi
             world: test.world,
             version: Some(version),
             config: Some(test.config),
-            records: Some(to_raw_value(&records)?),
+            records: given.records,
+            members: given.members,
+            topics: given.topics,
             topic: None,
             from: None,
             max_records: None,
@@ -99,6 +103,36 @@ pub(super) async fn run(test: Test, printer: &mut Printer) -> anyhow::Result<Exi
     tell(&report?, printer)
 }
 
+/// What a module is tried on: records, or (an assignor) members and topics.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    #[serde(skip)]
+    records: Option<Box<RawValue>>,
+    members: Option<Vec<DryRunMember>>,
+    topics: Option<Vec<DryRunTopic>>,
+}
+
+fn given(test: &Test) -> anyhow::Result<Given> {
+    if test.world == WorldWord::Assignor {
+        return serde_json::from_reader(input(test)?).map_err(|error| {
+            Usage(format!("an assignor is tried on {{\"members\":[…],\"topics\":[…]}}: {error}")).into()
+        });
+    }
+    let records = records(test)?;
+    if records.is_empty() {
+        return Err(Usage("there are no records to try it on".to_owned()).into());
+    }
+    Ok(Given { records: Some(to_raw_value(&records)?), ..Given::default() })
+}
+
+fn input(test: &Test) -> anyhow::Result<Box<dyn Read>> {
+    Ok(match &test.file {
+        Some(path) => Box::new(File::open(path).with_context(|| format!("{} cannot be read", path.display()))?),
+        None => Box::new(std::io::stdin()),
+    })
+}
+
 /// The records that the lines are.
 fn records(test: &Test) -> anyhow::Result<Vec<NewRecord>> {
     let reader = LineReader {
@@ -108,12 +142,8 @@ fn records(test: &Test) -> anyhow::Result<Vec<NewRecord>> {
         partition: None,
         headers: Vec::new(),
     };
-    let input: Box<dyn Read> = match &test.file {
-        Some(path) => Box::new(File::open(path).with_context(|| format!("{} cannot be read", path.display()))?),
-        None => Box::new(std::io::stdin()),
-    };
     let mut records = Vec::new();
-    for (number, line) in (1..).zip(BufReader::new(input).split(b'\n')) {
+    for (number, line) in (1..).zip(BufReader::new(input(test)?).split(b'\n')) {
         match reader.record(&line.context("the records cannot be read")?) {
             Ok(record) => records.extend(record),
             Err(reason) => bail!("line {number}: {reason}"),
@@ -127,8 +157,9 @@ fn tell(report: &ModuleDryRun, printer: &mut Printer) -> anyhow::Result<ExitCode
     for line in &report.logs {
         note(format!("{}: {}", line.level.as_str(), one_line(line.message.as_bytes())));
     }
+    let inputs = if report.world == WorldWord::Assignor { "members" } else { "records" };
     note(format!(
-        "{} records in, {} out, {} instructions, {} bytes of memory, {} us",
+        "{} {inputs} in, {} out, {} instructions, {} bytes of memory, {} us",
         report.inputs,
         report.outputs.len(),
         report.instructions,
@@ -144,7 +175,7 @@ fn tell(report: &ModuleDryRun, printer: &mut Printer) -> anyhow::Result<ExitCode
             places => {
                 let numbers: Vec<_> = places.iter().take(10).map(|place| (place.input + 1).to_string()).collect();
                 let more = if places.len() > 10 { ", …" } else { "" };
-                format!("they differ in {} records: {}{more}", places.len(), numbers.join(", "))
+                format!("they differ in {} {inputs}: {}{more}", places.len(), numbers.join(", "))
             }
         });
     }
@@ -158,6 +189,10 @@ fn text(report: &ModuleDryRun) -> String {
         let input = output.input.map_or_else(String::new, |input| format!("{}: ", input + 1));
         let what = output.record.as_ref().or(output.group.as_ref()).map(|raw| raw.get().to_owned());
         let what = what.or(output.partition.map(|partition| format!("partition {partition}")));
+        let share = |share: &Vec<GroupPartition>| {
+            share.iter().map(|at| format!("{} {}", at.topic, at.partition)).collect::<Vec<_>>().join(", ")
+        };
+        let what = what.or(output.assignment.as_ref().map(share));
         format!("{input}{}", what.unwrap_or_default())
     };
     let mut lines: Vec<_> = report.outputs.iter().map(output).collect();
@@ -170,7 +205,7 @@ fn text(report: &ModuleDryRun) -> String {
 
 fn world(text: &str) -> Result<WorldWord, String> {
     let found = WorldWord::ALL.into_iter().find(|world| world.as_str() == text);
-    found.ok_or_else(|| "say one of transform, partitioner and aggregator".to_owned())
+    found.ok_or_else(|| "say one of transform, partitioner, assignor and aggregator".to_owned())
 }
 
 fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {

@@ -19,6 +19,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("max-body-bytes", "1", "2"),
     ("max-module-bytes", "1", "2"),
     ("modules", "false", "false"),
+    ("module-memory-bytes", "1", "2"),
     ("modules-memory-bytes", "1", "2"),
     ("max-connections", "1", "2"),
     ("max-headers", "1", "2"),
@@ -161,6 +162,7 @@ fn wrong_values_are_usage_errors() {
         (["--log-level", "loud=very"], "log-level"),
         (["--allowed-origins", "example.com"], "allowed-origins"),
         (["--max-connections", "0"], "--max-connections"),
+        (["--module-memory-bytes", "1"], "--module-memory-bytes"),
     ] {
         let dir = TempDir::new().expect("a temporary directory");
         let flags = flags.into_iter().chain(["--data-dir", dir.path().to_str().expect("it is text")]);

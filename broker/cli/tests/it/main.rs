@@ -1,5 +1,5 @@
 //! The real program over real sockets: every command as a user runs it, and the server through its whole life, kills
-//! included. `LEVADA_SOAK=N` makes the kill loop N times as long.
+//! included. `LEVADA_SOAK=N` makes the kill loops N times as long.
 
 mod bench;
 mod client;
@@ -18,6 +18,7 @@ mod kill_group;
 mod kill_transactions;
 mod log;
 mod messages;
+mod module_proofs;
 mod modules;
 mod produce;
 mod program;

@@ -50,6 +50,10 @@ fn a_module_is_pushed_used_and_deleted() {
     assert!(refused.contains("validator of quakes"), "{refused}");
     server.levada(&["topic", "alter", "quakes", "--reset", "validator", "--reset", "validator.config"]).ok();
     server.levada(&["module", "logs", "strong"]).ok();
+    let (_other, redact) = file_of("redact-fields");
+    let pushed = server.levada(&["module", "push", "strong", text(&redact)]).ok();
+    assert_eq!(pushed, "version 2 of strong is new; version 1 is active\n");
+    server.levada(&["module", "activate", "strong", "2"]).ok();
     assert_eq!(server.levada(&["module", "activate", "strong", "1"]).ok(), "version 1 of strong is active\n");
     assert_eq!(server.levada(&["module", "delete", "strong"]).ok(), "deleted module strong\n");
 }
@@ -101,6 +105,39 @@ fn a_local_file_is_tried_on_local_records_without_a_server() {
     assert!(failed.err.contains("invalid-module-config"), "{failed:?}");
     let nothing = run(program().args(args), b"").failed(2);
     assert!(nothing.contains("no records"), "{nothing}");
+}
+
+#[test]
+fn an_assignor_is_tried_on_members_and_topics() {
+    let (_dir, wasm) = file_of("weighted-assignor");
+    let group = "{\"members\":[{\"member_id\":\"m1\",\"instance_id\":\"big\"},{\"member_id\":\"m2\"}],
+        \"topics\":[{\"topic\":\"orders\",\"partitions\":4}]}";
+    let config = "{\"weights\":{\"big\":3}}";
+    let args = ["module", "test", text(&wasm), "--world", "assignor", "--config", config];
+    let printed = run(program().args(args), group.as_bytes());
+    assert!(printed.err.contains("2 members in, 2 out"), "{printed:?}");
+    let out = printed.ok();
+    let shares: Vec<_> = out.lines().map(|line| line.matches("orders").count()).collect();
+    assert_eq!(shares, [3, 1], "{out}");
+    let refused = run(program().args(args), b"{\"n\":1}").failed(2);
+    assert!(refused.contains("members") && refused.contains("topics"), "{refused}");
+}
+
+#[test]
+fn members_join_with_the_config_of_an_assignor() {
+    let server = Server::new(&[]);
+    let (_dir, wasm) = file_of("weighted-assignor");
+    server.levada(&["module", "push", "weighted", text(&wasm)]).ok();
+    server.levada(&["topic", "create", "orders", "--partitions", "2"]).ok();
+    server.pipe(&["produce", "orders"], "1\n2\n").ok();
+    let consume = ["consume", "orders", "--from", "earliest", "--group", "g", "--assignor", "module:weighted"];
+    let configured = |config: &'static str| [&consume[..], &["--assignor-config", config]].concat();
+    let refused = server.levada(&configured("{\"default_weight\":0}")).failed(1);
+    assert!(refused.contains("invalid-module-config"), "{refused}");
+    assert_eq!(server.levada(&configured("{\"default_weight\":2}")).ok().lines().count(), 2);
+    let described = server.levada(&["group", "describe", "g"]).ok();
+    assert!(described.contains("assignor module:weighted with {\"default_weight\":2}"), "{described}");
+    server.levada(&["module", "delete", "weighted"]).ok();
 }
 
 #[test]

@@ -111,6 +111,10 @@ impl Running {
         std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("it is our child");

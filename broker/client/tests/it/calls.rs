@@ -1,5 +1,8 @@
 //! Single calls: what is sent, what is read, and what an error says.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use levada_api::{ErrorCode, LineAnswer, Problem};
 use levada_client::{AcksWord, Client, ClientError, FetchQuery, NewRecord, RawOptions};
@@ -126,4 +129,21 @@ async fn an_answer_that_lacks_places_is_not_taken_for_stored() {
     let record = NewRecord::text("x");
     let error = client.produce("t", &[record], AcksWord::All).await.expect_err("there is no place for it");
     assert!(matches!(error, ClientError::Unexpected { .. }), "{error}");
+}
+
+/// On a busy machine the compilation of CPython takes minutes.
+#[tokio::test]
+async fn a_silence_while_a_module_is_compiled_is_longer_than_others() {
+    let (script, client) = client(vec![Reply::Silence, Reply::Silence]).await;
+    let other = client.clone();
+    let list = tokio::spawn(async move { other.modules().await });
+    let put = tokio::spawn(async move { client.put_module("m", Bytes::from_static(b"wasm"), false).await });
+    while script.asked().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let listed = list.await.expect("it ends");
+    assert!(matches!(listed, Err(ClientError::Broken { .. })), "{listed:?}");
+    assert!(!put.is_finished(), "it waits on");
 }

@@ -22,8 +22,9 @@ impl Group {
         assert!(!self.members.contains(&id), "member ids are drawn anew for every join");
         let before = member.instance_id.as_ref().and_then(|instance| self.instances.get(instance)).cloned();
         let old = before.as_ref().and_then(|before| self.members.get(before));
-        let others_bytes = self.subscription_bytes - old.map_or(0, |old| subscription_bytes(&old.topics));
-        if others_bytes + subscription_bytes(&member.topics) > limits::GROUP_SUBSCRIPTIONS_BYTES_MAX {
+        let others_bytes =
+            self.subscription_bytes - old.map_or(0, |old| subscription_bytes(&old.topics, &old.assignor));
+        if others_bytes + subscription_bytes(&member.topics, &member.assignor) > limits::GROUP_SUBSCRIPTIONS_BYTES_MAX {
             return Err(JoinError::SubscriptionsFull { limit_bytes: limits::GROUP_SUBSCRIPTIONS_BYTES_MAX });
         }
         match before {
@@ -148,7 +149,7 @@ impl Group {
         }
         record.replaced.iter().for_each(|replaced| drop(self.replaced.remove(replaced)));
         record.topics.iter().for_each(|topic| uncount(&mut self.subscribed, topic));
-        self.subscription_bytes -= subscription_bytes(&record.topics);
+        self.subscription_bytes -= subscription_bytes(&record.topics, &record.assignor);
         uncount(&mut self.votes, &record.assignor);
         Some(record)
     }
@@ -161,20 +162,22 @@ impl Group {
             self.replaced.extend(replaced);
         }
         record.topics.iter().for_each(|topic| *self.subscribed.entry(topic.clone()).or_default() += 1);
-        self.subscription_bytes += subscription_bytes(&record.topics);
+        self.subscription_bytes += subscription_bytes(&record.topics, &record.assignor);
         *self.votes.entry(Arc::clone(&record.assignor)).or_default() += 1;
     }
 }
 
-/// Bytes that a member's record may hold for its topics: the name in its subscription, and name, id and count among its
-/// partitions.
-fn subscription_bytes(topics: &[TopicName]) -> usize {
-    topics.iter().map(|topic| 2 * (2 + topic.as_str().len()) + 16 + 4).sum()
+/// Bytes that a member's record may hold for what it asks for: the assignor, each topic's name in its subscription, and
+/// name, id and count among its partitions.
+fn subscription_bytes(topics: &[TopicName], assignor: &str) -> usize {
+    let topics: usize = topics.iter().map(|topic| 2 * (2 + topic.as_str().len()) + 16 + 4).sum();
+    topics + assignor.len()
 }
 
 fn record(member: NewMember, replaced: Vec<MemberId>, places: BTreeMap<TopicPartition, Place>) -> MemberRecord {
     assert!(member.topics.len() <= limits::GROUP_TOPICS_MAX, "the edge bounds subscriptions");
-    assert!(member.assignor.len() <= limits::ASSIGNOR_NAME_BYTES_MAX, "the edge bounds the assignor's name");
+    let assignor_bytes_max = limits::ASSIGNOR_NAME_BYTES_MAX + 1 + limits::ASSIGNOR_CONFIG_BYTES_MAX;
+    assert!(member.assignor.len() <= assignor_bytes_max, "the edge bounds the assignor's name and config");
     MemberRecord {
         instance_id: member.instance_id,
         replaced,

@@ -1,5 +1,7 @@
 //! What is told of a group and of its members.
 
+use std::sync::Arc;
+
 use levada_extension::TopicPartition;
 use levada_model::MemberId;
 
@@ -16,6 +18,11 @@ impl Group {
 
     pub(crate) fn summary(&self) -> GroupSummary {
         GroupSummary { group: self.name.clone(), state: self.state(), members: self.active() }
+    }
+
+    /// The assignors that members ask for.
+    pub(crate) fn votes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.votes.keys()
     }
 
     pub(crate) fn describe(&self) -> GroupView {

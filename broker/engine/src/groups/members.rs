@@ -6,17 +6,16 @@ use std::sync::Arc;
 use levada_coordinator::{
     AssignmentEpoch, Holding, JoinError, MemberCommit, MemberError, MemberView, NewMember, Now, Step,
 };
-use levada_extension::{ModuleWorld, TopicPartition};
+use levada_extension::TopicPartition;
 use levada_model::{
     GroupName, MemberId, Offset, Operation, PartitionIndex, Principal, Resource, Tick, Timestamp, TopicName,
 };
 use uuid::Uuid;
 
+use super::assignors;
 use super::kind::{GroupCoordinator, GroupKind};
 use super::own::refuse_internal;
-use super::terms::{
-    AssignorName, CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership,
-};
+use super::terms::{CommitWhat, GroupCommitted, GroupCursor, GroupError, GroupPosition, JoinGroup, Membership};
 use crate::Engine;
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -39,7 +38,15 @@ impl Engine {
         }
         // Nothing is written for a group that cannot be.
         self.core.refuse_unknown(&join.topics)?;
-        self.core.refuse_no_assignor(&join.assignor)?;
+        // No module that it asks for goes away, or becomes another, between the question and its membership.
+        let _settled = loop {
+            let asked = assignors::check(&self.core.modules, &join.assignor).await?;
+            let Some(asked) = asked else { break None };
+            let settled = self.core.modules.joins.read().await;
+            if self.core.modules.are_meant(&[asked]) {
+                break Some(settled);
+            }
+        };
         let topic = self.core.ensure_coordinators::<GroupKind>().await?;
         let topics = join.topics.clone();
         let member = NewMember {
@@ -47,7 +54,7 @@ impl Engine {
             instance_id: join.instance_id,
             client: join.client,
             topics: join.topics,
-            assignor: join.assignor.as_str().into_owned().into(),
+            assignor: join.assignor.vote().into_owned().into(),
             session_timeout_ms: join.session_timeout_ms,
             rebalance_timeout_ms: join.rebalance_timeout_ms,
             max_poll_interval_ms: join.max_poll_interval_ms,
@@ -181,17 +188,6 @@ impl Core {
             step.map(|answer| answer.map(|_| holdings))
         });
         step.await?.map_err(member_error)
-    }
-
-    /// That a module which a member wants its partitions from is there and an assignor. It is not loaded for that.
-    fn refuse_no_assignor(&self, assignor: &AssignorName) -> Result<(), GroupError> {
-        let AssignorName::Module(named) = assignor else { return Ok(()) };
-        let image = self.metadata.image();
-        let version = image.modules.get(&named.name).and_then(|it| it.version(named.version.unwrap_or(it.active)));
-        match version {
-            Some(version) if version.worlds.contains(&ModuleWorld::Assignor) => Ok(()),
-            _ => Err(GroupError::NoAssignor(named.clone())),
-        }
     }
 
     fn refuse_unknown(&self, topics: &[TopicName]) -> Result<(), GroupError> {

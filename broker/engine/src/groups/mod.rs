@@ -16,6 +16,7 @@ mod standalone;
 mod standing;
 mod terms;
 
+pub(crate) use assignors::AssignorVote;
 pub(crate) use kind::{GroupKind, Groups};
 pub(crate) use pending::{EndOffsetsError, PendingOffsets};
 pub(crate) use rejected::Origin;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use levada_coordinator::{DeleteError, GroupSummary, GroupView, MemberSummary};
+use levada_coordinator::{AssignorFallback, DeleteError, GroupSummary, GroupView, MemberSummary};
 use levada_model::{GroupName, Operation, Principal, Resource, TopicId, TopicName};
 use tokio::task::JoinSet;
 
 use super::own::refuse_internal;
-use super::terms::{CommittedOffset, GroupDescription, GroupError, GroupMember, GroupOffset};
+use super::terms::{AssignorName, CommittedOffset, GroupDescription, GroupError, GroupMember, GroupOffset};
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::fetch::{FetchError, Reading};
@@ -51,11 +51,17 @@ impl Engine {
         let coordinator = self.core.groups.coordinator(group).ok_or_else(not_found)?;
         let view = coordinator.look(|machine| machine.group(group)).await?.ok_or_else(not_found)?;
         let GroupView { state, generation, assignor, fallback, members, offsets, .. } = view;
+        let (assignor, assignor_config) = assignor.as_deref().map(AssignorName::of_vote).unzip();
+        let fallback = fallback.map(|fallback| AssignorFallback {
+            assignor: AssignorName::of_vote(&fallback.assignor).0.into(),
+            ..fallback
+        });
         Ok(GroupDescription {
             group: group.clone(),
             state,
             generation: generation.0,
-            assignor,
+            assignor: assignor.map(Arc::from),
+            assignor_config: assignor_config.flatten().map(Arc::from),
             fallback,
             members: members.into_iter().map(member).collect(),
             offsets: self.core.with_lags(self.core.stand(offsets)).await,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_coordinator::{AssignmentEpoch, AssignorFallback, GroupState, MemberState, Start};
+use levada_extension::ModuleConfigError;
 use levada_log::StorageError;
 use levada_model::{
     Denied, GroupName, InstanceId, MemberId, ModuleRef, Offset, PartitionIndex, Timestamp, TopicId, TopicName, limits,
@@ -98,20 +99,30 @@ pub enum AssignorName {
     #[default]
     CooperativeSticky,
     /// A module.
-    Module(ModuleRef),
+    Module {
+        /// Which.
+        module: ModuleRef,
+        /// Its config: JSON text of at most `ASSIGNOR_CONFIG_BYTES_MAX`; none: `{}`.
+        config: Option<Box<str>>,
+    },
 }
 
 impl AssignorName {
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> Cow<'static, str> {
+    /// The text by which members vote for it: its name, and behind that of a module a space and the config.
+    pub(super) fn vote(&self) -> Cow<'static, str> {
         match self {
             Self::Range => "range".into(),
             Self::RoundRobin => "round-robin".into(),
             Self::Sticky => "sticky".into(),
             Self::CooperativeSticky => "cooperative-sticky".into(),
-            Self::Module(module) => format!("module:{module}").into(),
+            Self::Module { module, config: None } => format!("module:{module}").into(),
+            Self::Module { module, config: Some(config) } => format!("module:{module} {config}").into(),
         }
+    }
+
+    /// The name and the config of a vote.
+    pub(super) fn of_vote(vote: &str) -> (&str, Option<&str>) {
+        vote.split_once(' ').map_or((vote, None), |(name, config)| (name, Some(config)))
     }
 }
 
@@ -254,6 +265,8 @@ pub struct GroupDescription {
     pub generation: u32,
     /// The assignor in use; none for a group that never had a member.
     pub assignor: Option<Arc<str>>,
+    /// The config that it was given, as JSON text; none where it was given none.
+    pub assignor_config: Option<Arc<str>>,
     /// Why the assignment in force came from the built-in assignor and not from the one that was asked for.
     pub fallback: Option<AssignorFallback>,
     /// By id.
@@ -309,6 +322,14 @@ pub enum GroupError {
     /// A member asks for an assignor that is not there, or is none.
     #[error("there is no assignor module:{0}")]
     NoAssignor(ModuleRef),
+    /// A module does not take the config that a member has for it.
+    #[error("module {module}: {error}")]
+    AssignorConfig {
+        /// Which module.
+        module: ModuleRef,
+        /// What is wrong.
+        error: ModuleConfigError,
+    },
     /// Topics of a join, each at its place, are not there.
     #[error("{} of the topics are not there", .0.len())]
     UnknownTopics(Vec<(usize, TopicName)>),

@@ -236,7 +236,7 @@ fn spec(module: ModuleName) -> Arc<ProcessorSpec> {
         on_error: OnError { attempts: 1, then: Then::Skip },
         guarantee: Guarantee::ExactlyOnce,
         commit_interval_ms: 0,
-        document: json!({}),
+        document: "{}".to_owned(),
     })
 }
 

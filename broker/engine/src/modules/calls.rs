@@ -9,7 +9,7 @@ use levada_model::{ModuleName, ModuleRef, Operation, Principal, Resource, limits
 use super::Extension;
 use super::terms::{DryRun, DryRunReport, ModuleError, ModuleInfo, PutModule, RecordFilter};
 use crate::Engine;
-use crate::partition::blocking;
+use crate::partition::{blocking, to_the_end};
 
 impl Engine {
     /// Puts a version of a module: checked, compiled, stored, and active if it is the first or `activate`. The same bytes
@@ -29,19 +29,19 @@ impl Engine {
         let operation = if is_new { Operation::Create } else { Operation::Alter };
         self.core.authorize(who, operation, Resource::Module(name))?;
         if wasm.len() > limits::MODULE_BYTES_MAX {
-            return Err(ModuleError::TooMany { what: "bytes of a module", limit: limits::MODULE_BYTES_MAX as u64 });
+            return Err(ModuleError::TooLarge { limit: limits::MODULE_BYTES_MAX });
         }
         self.check_open()?;
-        let (core, who, name) = (self.core.clone(), who.clone(), name.clone());
-        let modules = self.core.modules.clone();
-        let put = move || {
-            let Ok(_upload) = modules.uploads.try_acquire() else {
-                let reason = format!("{} uploads are on their way already", limits::MODULE_UPLOADS_MAX);
-                return Err(ModuleError::Busy(reason));
-            };
-            core.put_module(&who, &name, &wasm, activate)
+        let Ok(upload) = self.core.modules.uploads.clone().try_acquire_owned() else {
+            let reason = format!("{} uploads are on their way already", limits::MODULE_UPLOADS_MAX);
+            return Err(ModuleError::Busy(reason));
         };
-        blocking(put).await
+        let (core, who, name) = (self.core.clone(), who.clone(), name.clone());
+        let put = async move {
+            let _upload = upload;
+            core.put_module(who, name, wasm, activate).await
+        };
+        to_the_end(put).await
     }
 
     /// All modules by name; those that `who` may not see are left out.
@@ -52,7 +52,8 @@ impl Engine {
         let image = self.core.metadata.image();
         let visible = |name: &ModuleName| self.core.authorize(who, Operation::Describe, Resource::Module(name)).is_ok();
         let modules = image.modules.iter().filter(|(name, _)| visible(name));
-        Ok(modules.map(|(name, module)| self.core.module_info(name, module)).collect())
+        let votes = self.core.groups.known_votes();
+        Ok(modules.map(|(name, module)| self.core.module_info_among(&votes, name, module)).collect())
     }
 
     /// One module.
@@ -78,7 +79,7 @@ impl Engine {
     ) -> Result<ModuleInfo, ModuleError> {
         self.core.authorize(who, Operation::Alter, Resource::Module(name))?;
         let (core, name) = (self.core.clone(), name.clone());
-        blocking(move || core.activate_module(&name, version)).await
+        to_the_end(async move { core.activate_module(name, version).await }).await
     }
 
     /// Deletes a module that nothing uses, with all its versions.
@@ -88,7 +89,7 @@ impl Engine {
     pub async fn delete_module(&self, who: &Principal, name: &ModuleName) -> Result<(), ModuleError> {
         self.core.authorize(who, Operation::Delete, Resource::Module(name))?;
         let (core, name) = (self.core.clone(), name.clone());
-        blocking(move || core.delete_module(&name)).await
+        to_the_end(async move { core.delete_module(name).await }).await
     }
 
     /// The bytes of a version as they were put.
@@ -156,13 +157,13 @@ impl Engine {
     ) -> Result<RecordFilter, ModuleError> {
         self.core.authorize(who, Operation::Read, Resource::Module(&module.name))?;
         if config.len() > limits::MODULE_CONFIG_BYTES_MAX {
-            let limit = limits::MODULE_CONFIG_BYTES_MAX as u64;
-            return Err(ModuleError::TooMany { what: "bytes of a config", limit });
+            return Err(ModuleError::ConfigTooLong { limit: limits::MODULE_CONFIG_BYTES_MAX });
         }
         let modules = self.core.modules.clone();
         let extension = Arc::new(Extension::new(module.clone(), config));
         extension.check(&modules).await?;
-        Ok(RecordFilter { module: module.clone(), extension, modules })
+        let turns = modules.turns.of(&module.name);
+        Ok(RecordFilter { module: module.clone(), extension, modules, turns })
     }
 
     /// A version that `who` may see, loaded.

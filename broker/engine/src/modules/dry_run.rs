@@ -8,14 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use levada_extension::{
     Aggregator, CallBatch, CallSection, Group, Groups, KeyRecord, Keys, ModuleConfigError, ModuleFault, ModuleVersion,
-    ModuleWorld, Moment, Verdicts,
+    ModuleWorld, Moment, check_outputs,
 };
 use levada_model::{ModuleName, ModuleRef, Offset, PartitionIndex, Principal, Timestamp, TopicName, limits};
 use tokio::time::Instant;
 
 use super::changes::config_error;
 use super::extension::run;
-use super::judging::{each, judge};
+use super::group_trial::GroupTrial;
+use super::judging::judge;
 use super::registry::refused;
 use super::terms::{DryRun, DryRunInput, DryRunOutput, DryRunRecord, DryRunReport, DryRunSide, ModuleError};
 use crate::partition::blocking;
@@ -33,6 +34,8 @@ type Values = Vec<(Option<Bytes>, Option<Bytes>)>;
 struct Trial {
     world: ModuleWorld,
     config: String,
+    /// Of an assignor.
+    group: Option<GroupTrial>,
     topic: TopicName,
     records: Vec<DryRunRecord>,
     partition_count: u32,
@@ -47,11 +50,21 @@ impl Engine {
         name: &ModuleName,
         trial: DryRun,
     ) -> Result<DryRunReport, ModuleError> {
-        if trial.world == ModuleWorld::Assignor {
-            let detail = "an assignor is asked when members come and go, so there are no records to try it on";
-            return Err(ModuleError::DryRun(detail.to_owned()));
-        }
+        let group = match (trial.world, &trial.input) {
+            (ModuleWorld::Assignor, DryRunInput::Group { members, topics }) => Some(GroupTrial::new(members, topics)?),
+            (ModuleWorld::Assignor, DryRunInput::Records(_) | DryRunInput::Topic { .. }) => {
+                let detail = "an assignor is tried on members and topics, not on records";
+                return Err(ModuleError::DryRun(detail.to_owned()));
+            }
+            (_, DryRunInput::Group { .. }) => {
+                let detail = "only an assignor is tried on members and topics";
+                return Err(ModuleError::DryRun(detail.to_owned()));
+            }
+            _ => None,
+        };
+        let members = if let DryRunInput::Group { members, .. } = &trial.input { members.len() } else { 0 };
         let (topic, records, partitions) = self.input(who, trial.input).await?;
+        let inputs = members + records.len();
         let time = records.iter().map(|record| record.timestamp).max().unwrap_or(Timestamp(0));
         let partition_count = trial.partition_count.or(partitions).unwrap_or(PARTITIONS);
         if !(1..=limits::PARTITIONS_MAX).contains(&partition_count) {
@@ -59,16 +72,17 @@ impl Engine {
             return Err(ModuleError::DryRun(detail));
         }
         let (world, config, moment) = (trial.world, trial.config, Moment { time, seed: 0 });
-        let shared = Arc::new(Trial { world, config, topic, records, partition_count, moment });
+        let shared = Arc::new(Trial { world, config, group, topic, records, partition_count, moment });
         let tried = self.try_version(name, trial.version, &shared).await?;
         let compared = match trial.compare_with {
             Some(version) => Some(self.try_version(name, Some(version), &shared).await?),
             None => None,
         };
         let Trial { records, .. } = &*shared;
-        let differences = compared.as_ref().map(|compared| differences(records, &tried.output, &compared.output));
+        let differences =
+            compared.as_ref().map(|compared| differences(records, inputs, &tried.output, &compared.output));
         let differences = differences.unwrap_or_default();
-        Ok(DryRunReport { records: records.clone(), tried, compared, differences })
+        Ok(DryRunReport { inputs, records: records.clone(), tried, compared, differences })
     }
 
     /// The records of a trial, of which topic they are, and its partitions if it is one.
@@ -79,12 +93,15 @@ impl Engine {
     ) -> Result<(TopicName, Vec<DryRunRecord>, Option<u32>), ModuleError> {
         match input {
             DryRunInput::Records(given) if given.len() > limits::DRY_RUN_RECORDS_MAX => {
-                Err(ModuleError::TooMany { what: "records of a trial", limit: limits::DRY_RUN_RECORDS_MAX as u64 })
+                Err(ModuleError::DryRun(format!("a trial has at most {} records", limits::DRY_RUN_RECORDS_MAX)))
             }
             DryRunInput::Records(given) => {
                 let given = given.into_iter();
                 let records = given.map(|(timestamp, record)| DryRunRecord { place: None, timestamp, record });
                 Ok((TopicName::new(NO_TOPIC).expect("the name keeps the rule"), records.collect(), None))
+            }
+            DryRunInput::Group { .. } => {
+                Ok((TopicName::new(NO_TOPIC).expect("the name keeps the rule"), Vec::new(), None))
             }
             DryRunInput::Topic { topic, from, max_records } => {
                 let count = self.readable(who, &topic)?.state().active_count;
@@ -147,7 +164,8 @@ impl Engine {
         let (number, _) = self.core.modules.resolve(&module)?;
         let module = ModuleRef { version: Some(number), ..module };
         let version = self.core.modules.version(&module).await?;
-        let twin = blocking(move || version.dry_run()).await.map_err(refused)?;
+        let modules = self.core.modules.clone();
+        let twin = blocking(move || modules.twin(&*version)).await.map_err(refused)?;
         let started = Instant::now();
         let (shared, asked) = (trial.clone(), twin.clone());
         let output = run(&twin, move || shared.ask(&*asked)).await;
@@ -172,7 +190,11 @@ impl Trial {
         Ok(match self.world {
             ModuleWorld::Transform => {
                 let transform = version.transform(&self.config)?;
-                judge(&*transform, &self.batch()).map(|verdicts| DryRunOutput::Verdicts(Verdicts::Each(verdicts)))
+                let batch = self.batch();
+                judge(&*transform, &batch).and_then(|verdicts| {
+                    check_outputs(&batch, &verdicts)?;
+                    Ok(DryRunOutput::Verdicts(verdicts))
+                })
             }
             ModuleWorld::Partitioner => {
                 let partitioner = version.partitioner(&self.config)?;
@@ -194,7 +216,10 @@ impl Trial {
                 let aggregator = version.aggregator(&self.config)?;
                 self.values(&*aggregator).map(DryRunOutput::Values)
             }
-            ModuleWorld::Assignor => unreachable!("it was refused before"),
+            ModuleWorld::Assignor => {
+                let group = self.group.as_ref().expect("an assignor is tried on a group");
+                group.ask(version, &self.config)?.map(DryRunOutput::Assignment)
+            }
         })
     }
 
@@ -232,13 +257,14 @@ impl Trial {
     }
 }
 
-/// Places of the records for which two versions differ.
+/// Places of the records, or members, for which two versions differ.
 fn differences(
     records: &[DryRunRecord],
+    inputs: usize,
     a: &Result<DryRunOutput, ModuleFault>,
     b: &Result<DryRunOutput, ModuleFault>,
 ) -> Vec<usize> {
-    let places = 0..records.len();
+    let places = 0..inputs;
     match (a, b) {
         (Ok(a), Ok(b)) => {
             let (a, b) = (by_record(records, a), by_record(records, b));
@@ -249,12 +275,11 @@ fn differences(
     }
 }
 
-/// What became of each record, in a form that can be compared.
+/// What became of each record or member, in a form that can be compared.
 fn by_record(records: &[DryRunRecord], output: &DryRunOutput) -> Vec<String> {
     match output {
-        DryRunOutput::Verdicts(verdicts) => {
-            each(verdicts.clone(), records.len()).iter().map(|verdict| format!("{verdict:?}")).collect()
-        }
+        DryRunOutput::Verdicts(verdicts) => verdicts.iter().map(|verdict| format!("{verdict:?}")).collect(),
+        DryRunOutput::Assignment(shares) => shares.iter().map(|share| format!("{share:?}")).collect(),
         DryRunOutput::Partitions(partitions) => partitions.iter().map(PartitionIndex::to_string).collect(),
         DryRunOutput::Values(values) => {
             let values: BTreeMap<_, _> = values.iter().map(|(key, value)| (key, value)).collect();

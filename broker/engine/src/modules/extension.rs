@@ -2,13 +2,15 @@
 //! the name means at that moment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_extension::{
     Assignor, ModuleBusy, ModuleConfigError, ModuleDigest, ModuleFault, ModuleVersion, Partitioner, Transform,
 };
-use levada_model::ModuleRef;
+use levada_model::{ModuleRef, limits};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::{ModuleError, Modules};
 
@@ -53,27 +55,37 @@ impl<E: Made + ?Sized> Extension<E> {
         &self.module
     }
 
-    /// Makes it of the version that is meant now, to see whether that can be.
-    pub(crate) async fn check(self: &Arc<Self>, modules: &Arc<Modules>) -> Result<(), ModuleError> {
+    /// Makes it of the version that is meant now, to see whether that can be. Answers which that is.
+    pub(crate) async fn check(self: &Arc<Self>, modules: &Arc<Modules>) -> Result<ModuleDigest, ModuleError> {
         let version = modules.version(&self.module).await?;
+        let digest = version.describe().digest;
         let this = self.clone();
         let made = run(&version.clone(), move || this.make(&*version).map(drop)).await;
         let made = made.map_err(|busy| ModuleError::Busy(busy.reason))?;
-        made.map_err(|error| super::changes::config_error(self.module.clone(), error))
+        made.map_err(|error| super::changes::config_error(self.module.clone(), error))?;
+        Ok(digest)
     }
 
     /// Calls it on a thread of the host.
     ///
     /// # Errors
-    /// Also when there is no such module any more, or it cannot be loaded.
+    /// Also when there is no such module any more, or it cannot be loaded; and [`ModuleFault::Busy`] when it is not done after
+    /// `MODULE_WAIT_MS_MAX`: its own deadlines count what it computes, not how long it waits for others.
     pub(crate) async fn call<R: Send + 'static>(
         self: &Arc<Self>,
         modules: &Arc<Modules>,
         call: impl FnOnce(&E) -> Result<R, ModuleFault> + Send + 'static,
     ) -> Result<R, ModuleFault> {
-        let version = modules.version(&self.module).await.map_err(|error| fault(&error))?;
         let this = self.clone();
-        run(&version.clone(), move || call(&*this.make(&*version)?)).await?
+        let answer = async move {
+            let version = modules.version(&this.module).await.map_err(|error| fault(&error))?;
+            run(&version.clone(), move || call(&*this.make(&*version)?)).await?
+        };
+        let wait = Duration::from_millis(limits::MODULE_WAIT_MS_MAX);
+        match timeout(wait, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ModuleBusy { reason: format!("it was not done after {} ms", wait.as_millis()) }.into()),
+        }
     }
 
     /// Makes it of a version. Blocks, so it belongs on a thread of the host.
@@ -90,13 +102,18 @@ impl<E: Made + ?Sized> Extension<E> {
     }
 }
 
-/// Runs a job on a thread of the host, and waits for what it gives.
+/// Runs a job on a thread of the host, and waits for what it gives. Not if nobody waits any more when its turn comes.
 pub(crate) async fn run<R: Send + 'static>(
     version: &Arc<dyn ModuleVersion>,
     job: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, ModuleBusy> {
     let (sender, answer) = oneshot::channel();
-    version.run(Box::new(move || drop(sender.send(job()))))?;
+    let job = move || {
+        if !sender.is_closed() {
+            drop(sender.send(job()));
+        }
+    };
+    version.run(Box::new(job))?;
     answer.await.map_err(|_| ModuleBusy { reason: "the host ended before the call".to_owned() })
 }
 

@@ -1,6 +1,6 @@
 //! Asking a transform for verdicts on any number of records: in calls that are not too large.
 
-use levada_extension::{AnswerLimits, CallBatch, ModuleFault, Transform, Verdict, Verdicts, check_verdicts};
+use levada_extension::{AnswerLimits, CallBatch, MalformedRecord, ModuleFault, Transform, Verdict, check_verdicts};
 use levada_model::limits::{MODULE_CALL_BYTES_MAX, MODULE_CALL_RECORDS_MAX};
 
 /// A verdict for each record. What is too large for one call is asked in halves.
@@ -20,7 +20,7 @@ pub(crate) fn judge(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<
         answer => {
             let verdicts = answer?;
             check_verdicts(&verdicts, count, &AnswerLimits::default())?;
-            Ok(each(verdicts, count))
+            Ok(verdicts.into_each(count))
         }
     }
 }
@@ -32,14 +32,33 @@ fn judge_halves(transform: &dyn Transform, batch: &CallBatch) -> Result<Vec<Verd
     Ok(verdicts)
 }
 
-/// The verdicts one by one.
-pub(crate) fn each(verdicts: Verdicts, count: usize) -> Vec<Verdict> {
-    match verdicts {
-        Verdicts::Each(each) => each,
-        Verdicts::Keep(kept) => {
-            let mut each = vec![Verdict::Drop; count];
-            kept.into_iter().for_each(|place| each[place as usize] = Verdict::Pass);
-            each
+/// Verdicts on the first records of a batch.
+pub(crate) struct Front {
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Why there is none on the next record; nothing where there are all.
+    pub(crate) fault: Option<ModuleFault>,
+}
+
+/// As [`judge`]; where that fails, in ever smaller parts, up to the record over which it fails or the moment at which there
+/// is no room for a further call.
+///
+/// # Errors
+/// When a record is malformed.
+pub(crate) fn judge_front(transform: &dyn Transform, batch: &CallBatch) -> Result<Front, MalformedRecord> {
+    let mut verdicts = Vec::new();
+    let mut parts = vec![batch.clone()];
+    while let Some(part) = parts.pop() {
+        let count = part.record_count();
+        match judge(transform, &part) {
+            Ok(more) => verdicts.extend(more),
+            Err(fault) if count <= 1 || matches!(fault, ModuleFault::Busy(_)) => {
+                return Ok(Front { verdicts, fault: Some(fault) });
+            }
+            Err(_) => {
+                let (front, back) = part.split_at(count / 2)?;
+                parts.extend([back, front]);
+            }
         }
     }
+    Ok(Front { verdicts, fault: None })
 }

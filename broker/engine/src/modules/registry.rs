@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::ModuleError;
 use super::blobs::Blobs;
+use super::turns::AllTurns;
 use super::uses::module_uses;
 use crate::directory::Directory;
 use crate::metadata::{Image, Metadata};
@@ -38,9 +39,13 @@ pub(crate) struct Modules {
     /// Seeds that calls are given.
     seeds: AtomicU64,
     closing: AtomicBool,
-    /// Held from before bytes are written or removed until the metadata say so.
+    /// Held from before bytes are written or removed until the metadata say so. Nothing of a module runs meanwhile.
     pub(super) blobs: Mutex<()>,
-    pub(super) uploads: Semaphore,
+    pub(super) uploads: Arc<Semaphore>,
+    /// Of the reads through each module.
+    pub(super) turns: AllTurns,
+    /// Held by members while they join with an assignor that is a module, and by who changes what the modules' names mean.
+    pub(crate) joins: Arc<tokio::sync::RwLock<()>>,
 }
 
 /// One version, loaded or not.
@@ -72,11 +77,13 @@ impl Modules {
             seeds: AtomicU64::new(first ^ second),
             closing: AtomicBool::new(false),
             blobs: Mutex::default(),
-            uploads: Semaphore::new(limits::MODULE_UPLOADS_MAX),
+            uploads: Arc::new(Semaphore::new(limits::MODULE_UPLOADS_MAX)),
+            turns: AllTurns::default(),
+            joins: Arc::default(),
         }
     }
 
-    /// Removes the bytes that no module has, as a stop in the middle of an upload leaves them.
+    /// Removes the bytes that no module has, and what was made of such, as a stop in the middle of an upload leaves them.
     /// Where that fails they stay.
     pub(crate) fn sweep(&self) {
         let known: BTreeSet<_> = digests(&self.metadata.image()).collect();
@@ -86,9 +93,10 @@ impl Modules {
         });
         for digest in swept {
             tracing::info!(%digest, "bytes that no module has were removed");
-            if let Some(host) = &self.host {
-                host.forget(digest);
-            }
+        }
+        // An upload is compiled before its bytes are kept, so more may have been made than there are bytes of.
+        if let Some(host) = &self.host {
+            host.keep_only(&known);
         }
     }
 
@@ -123,7 +131,7 @@ impl Modules {
     }
 
     /// The number and the digest of the version that is meant now.
-    pub(super) fn resolve(&self, module: &ModuleRef) -> Result<(u32, ModuleDigest), ModuleError> {
+    pub(crate) fn resolve(&self, module: &ModuleRef) -> Result<(u32, ModuleDigest), ModuleError> {
         let image = self.metadata.image();
         let there = image.modules.get(&module.name).ok_or_else(|| ModuleError::NotFound(module.name.clone()))?;
         let number = module.version.unwrap_or(there.active);
@@ -131,6 +139,11 @@ impl Modules {
             Some(version) => Ok((number, version.digest)),
             None => Err(ModuleError::NoVersion { name: module.name.clone(), version: number }),
         }
+    }
+
+    /// Whether each name means these bytes still. It does for as long as the caller holds `changes`, or `joins`.
+    pub(crate) fn are_meant(&self, digests: &[(ModuleRef, ModuleDigest)]) -> bool {
+        digests.iter().all(|(module, digest)| self.resolve(module).is_ok_and(|(_, meant)| meant == *digest))
     }
 
     /// The version that is meant now, loaded.
@@ -182,6 +195,22 @@ impl Modules {
                 Err(refused(refusal))
             }
         }
+    }
+
+    /// A twin of a version for one dry run. What the host has lost of it is made anew of its bytes. Blocks.
+    pub(crate) fn twin(&self, version: &dyn ModuleVersion) -> Result<Arc<dyn ModuleVersion>, ModuleRefusal> {
+        let lost = match version.dry_run() {
+            Err(lost @ ModuleRefusal::Host { .. }) => lost,
+            twin => return twin,
+        };
+        let (Some(host), digest) = (&self.host, version.describe().digest) else { return Err(lost) };
+        let wasm = self.wasm(digest).map_err(|error| ModuleRefusal::Host { reason: error.to_string() })?;
+        host.compile(&wasm)?;
+        let twin = version.dry_run();
+        // In case that it was deleted meanwhile.
+        let _blobs = self.blobs.lock();
+        self.forget(std::iter::once(digest));
+        twin
     }
 
     /// Puts in a version that was just compiled.

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_extension::{
-    LogLine, ModuleConfigError, ModuleDigest, ModuleFault, ModuleRefusal, ModuleWorld, Transform, Verdicts,
+    LogLine, ModuleConfigError, ModuleDigest, ModuleFault, ModuleRefusal, ModuleWorld, Transform, Verdict,
 };
 use levada_log::StorageError;
-use levada_model::{Denied, ModuleName, ModuleRef, Principal, ProcessorName, Record, Timestamp, TopicName};
+use levada_model::{
+    Denied, GroupName, InstanceId, MemberId, ModuleName, ModuleRef, PartitionIndex, Principal, ProcessorName, Record,
+    Timestamp, TopicName,
+};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::turns::Turns;
 use super::{Extension, Modules};
 use crate::{FetchError, From};
 
@@ -56,6 +60,8 @@ pub enum ModuleUse {
     Validator(TopicName),
     /// A step of a processor.
     Processor(ProcessorName),
+    /// The assignor of members of a group.
+    Assignor(GroupName),
 }
 
 /// What became of an upload.
@@ -76,6 +82,7 @@ pub struct RecordFilter {
     pub module: ModuleRef,
     pub(crate) extension: Arc<Extension<dyn Transform>>,
     pub(crate) modules: Arc<Modules>,
+    pub(crate) turns: Turns,
 }
 
 impl fmt::Debug for RecordFilter {
@@ -115,18 +122,51 @@ pub enum DryRunInput {
         /// Most records.
         max_records: usize,
     },
+    /// A group, for an assignor.
+    Group {
+        /// Its members, each once.
+        members: Vec<DryRunMember>,
+        /// The topics that they read, each once.
+        topics: Vec<DryRunTopic>,
+    },
+}
+
+/// A member that an assignor is tried with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRunMember {
+    /// Its id.
+    pub member_id: MemberId,
+    /// Its identity over restarts, if it has one.
+    pub instance_id: Option<InstanceId>,
+    /// What it reads; none: all topics.
+    pub topics: Option<Vec<TopicName>>,
+    /// What it says it owns.
+    pub owned: Vec<(TopicName, PartitionIndex)>,
+}
+
+/// A topic that an assignor is tried with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRunTopic {
+    /// Its name.
+    pub topic: TopicName,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// What is left to read of each, as far as it is known.
+    pub lags: Vec<u64>,
 }
 
 /// What a trial gave.
 #[derive(Clone, Debug)]
 pub struct DryRunReport {
+    /// How many records, or members, were given.
+    pub inputs: usize,
     /// The records that were given, in the order of the outputs.
     pub records: Vec<DryRunRecord>,
     /// The version that was tried.
     pub tried: DryRunSide,
     /// The version that it was compared with.
     pub compared: Option<DryRunSide>,
-    /// Places of records for which both differ.
+    /// Places of records, or members, for which both differ.
     pub differences: Vec<usize>,
 }
 
@@ -161,8 +201,10 @@ pub struct DryRunSide {
 /// What a module answered in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DryRunOutput {
-    /// Of a transform.
-    Verdicts(Verdicts),
+    /// Of a transform: one for each record.
+    Verdicts(Vec<Verdict>),
+    /// Of an assignor: the partitions of each member.
+    Assignment(Vec<Vec<(TopicName, PartitionIndex)>>),
     /// Of a partitioner.
     Partitions(Vec<levada_model::PartitionIndex>),
     /// Of an aggregator: the value of all the records with one key, by key.
@@ -205,7 +247,19 @@ pub enum ModuleError {
         /// By whom.
         by: Vec<ModuleUse>,
     },
-    /// Bytes, versions or modules beyond a cap.
+    /// Its bytes are more than a module may have.
+    #[error("a module has at most {limit} bytes")]
+    TooLarge {
+        /// The cap.
+        limit: usize,
+    },
+    /// A config is longer than one may be.
+    #[error("a config has at most {limit} bytes")]
+    ConfigTooLong {
+        /// The cap.
+        limit: usize,
+    },
+    /// Versions or modules beyond a cap.
     #[error("{what}: at most {limit}")]
     TooMany {
         /// Of what.

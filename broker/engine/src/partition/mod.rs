@@ -291,9 +291,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Whether an idempotency key stands here for another body; blocks.
-    pub(crate) fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence)) -> bool {
-        self.log.lock().as_ref().is_some_and(|log| log.is_key_reused(id, digest, self.directory.now()))
+    /// What an idempotency key stands for here: the body's digest, and the offset of its append. Blocks.
+    pub(crate) fn keyed_append(&self, id: ProducerId) -> Option<((ProducerEpoch, Sequence), Offset)> {
+        self.log.lock().as_ref()?.keyed_append(id, self.directory.now())
     }
 
     /// Sets whether records need a key. Answers the end of the log at that moment: what lies below was stored before.
@@ -335,6 +335,18 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // Blocking work is only cancelled when the runtime ends, and this future then with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// Does async work of several steps to its end, whatever becomes of who waits for it.
+pub(crate) async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // As above.
             Err(_) => std::future::pending().await,
         },
     }

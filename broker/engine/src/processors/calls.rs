@@ -1,23 +1,35 @@
 //! The calls of operators.
 
+use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
-use levada_extension::TopicPartition;
-use levada_model::{GroupName, Operation, Principal, ProcessorName, Resource, TransactionalId, limits};
+use levada_extension::{ModuleDigest, TopicPartition};
+use levada_model::{GroupName, ModuleRef, Operation, Principal, ProcessorName, Resource, TransactionalId, limits};
+use tokio::time::{sleep, timeout};
 
 use super::positions::{self, Position, PositionError};
+use super::runner::Control;
 use super::terms::{
     Guarantee, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
     ProcessorTask,
 };
 use crate::engine::Core;
 use crate::metadata::{Applied, Command, MetadataError, ProcessorImage, Refusal};
-use crate::partition::blocking;
+use crate::partition::{blocking, to_the_end};
 use crate::{Engine, FetchError, From, GroupError, TopicError, TransactionError};
+
+/// How long who changes a processor waits until its tasks have followed.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Pause before a group is asked again whose coordinator is busy.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// Puts a processor, which begins to run; another document takes over at a batch boundary, where the one before
-    /// stands. Answers whether it is new. The same document again has one that stands still over a record try again.
+    /// stands. Answers when it has, with the positions of a new one committed, and whether it is new. The same document again
+    /// has one that stands still over a record try again.
+    ///
+    /// As with all calls that change a processor, dropping the future takes nothing back.
     ///
     /// # Errors
     /// See [`ProcessorError`].
@@ -31,31 +43,50 @@ impl Engine {
         let operation = if is_new { Operation::Create } else { Operation::Alter };
         self.core.authorize(who, operation, Resource::Processor(name))?;
         self.core.refuse_closing()?;
-        self.core.check_processor(who, &spec).await?;
-        let before = self.core.processors.get(name);
-        let _changing = match &before {
-            Some(control) => Some(control.changing.lock().await),
-            None => None,
-        };
-        let command = Command::PutProcessor { name: name.clone(), owner: who.clone(), spec: Arc::new(spec) };
-        let (image, is_new) = self.core.propose_processor(command).await?;
-        self.core.processors.run(&self.core, name, image.paused).tell(true);
-        Ok((self.core.processor_info(name, &image).await?, is_new))
+        let mut asked = self.core.check_processor(who, &spec).await?;
+        let (core, who, name) = (self.core.clone(), who.clone(), name.clone());
+        carried_out(async move {
+            let changing = core.processors.changing(&name).await;
+            let spec = Arc::new(spec);
+            let command = Command::PutProcessor { name: name.clone(), owner: who.clone(), spec: spec.clone() };
+            let (image, is_new) = loop {
+                match core.propose_processor(command.clone(), asked).await? {
+                    Some(put) => break put,
+                    // Another version of a module is active since.
+                    None => asked = core.check_processor(&who, &spec).await?,
+                }
+            };
+            let control = core.processors.run(&core, &name, image.paused);
+            let word = control.tell(true);
+            drop(changing);
+            let core = followed(core, &control, word).await?;
+            Ok((core.processor_info(&name, &image).await?, is_new))
+        })
+        .await
     }
 
-    /// All processors by name; those that `who` may not see are left out.
+    /// A page of the processors, by name, and whether there are more; those that `who` may not see are left out. It begins
+    /// behind a name.
     ///
     /// # Errors
     /// See [`ProcessorError`].
-    pub async fn processors(&self, who: &Principal) -> Result<Vec<ProcessorInfo>, ProcessorError> {
+    pub async fn processors(
+        &self,
+        who: &Principal,
+        after: Option<&ProcessorName>,
+        limit: usize,
+    ) -> Result<(Vec<ProcessorInfo>, bool), ProcessorError> {
         self.core.refuse_closing()?;
+        let image = self.core.metadata.image();
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_seen = |name| self.core.authorize(who, Operation::Describe, Resource::Processor(name)).is_ok();
+        let behind = image.processors.range((begin, Bound::Unbounded));
+        let mut seen = behind.filter(|(name, _)| is_seen(name));
         let mut infos = Vec::new();
-        for (name, image) in &self.core.metadata.image().processors {
-            if self.core.authorize(who, Operation::Describe, Resource::Processor(name)).is_ok() {
-                infos.push(self.core.processor_info(name, image).await?);
-            }
+        for (name, image) in seen.by_ref().take(limit) {
+            infos.push(self.core.processor_info(name, image).await?);
         }
-        Ok(infos)
+        Ok((infos, seen.next().is_some()))
     }
 
     /// One processor.
@@ -81,12 +112,19 @@ impl Engine {
     ) -> Result<ProcessorInfo, ProcessorError> {
         self.core.authorize(who, Operation::Alter, Resource::Processor(name))?;
         self.core.refuse_closing()?;
-        let control = self.core.processors.run(&self.core, name, self.core.processor_image(name)?.paused);
-        let _changing = control.changing.lock().await;
-        let command = Command::PauseProcessor { name: name.clone(), paused };
-        let (image, _) = self.core.propose_processor(command).await?;
-        control.followed(control.tell(!paused)).await;
-        self.core.processor_info(name, &image).await
+        self.core.processor_image(name)?;
+        let (core, name) = (self.core.clone(), name.clone());
+        carried_out(async move {
+            let changing = core.processors.changing(&name).await;
+            let command = Command::PauseProcessor { name: name.clone(), paused };
+            let (image, _) = core.propose_processor(command, Vec::new()).await?.expect("nothing was asked");
+            let control = core.processors.run(&core, &name, paused);
+            let word = control.tell(!paused);
+            drop(changing);
+            let core = followed(core, &control, word).await?;
+            core.processor_info(&name, &image).await
+        })
+        .await
     }
 
     /// Sets the positions of one that stands still. Answers them.
@@ -101,14 +139,17 @@ impl Engine {
     ) -> Result<Vec<ProcessorTask>, ProcessorError> {
         self.core.authorize(who, Operation::Alter, Resource::Processor(name))?;
         self.core.refuse_closing()?;
-        let image = self.core.processor_image(name)?;
-        let control = self.core.processors.run(&self.core, name, image.paused);
-        let _changing = control.changing.lock().await;
-        if control.state() == ProcessorState::Running {
-            return Err(ProcessorError::Running);
-        }
-        let image = self.core.processor_image(name)?;
-        self.core.reset_positions(name, &image, reset).await
+        self.core.processor_image(name)?;
+        let (core, name) = (self.core.clone(), name.clone());
+        carried_out(async move {
+            let _changing = core.processors.changing(&name).await;
+            let image = core.processor_image(&name)?;
+            if core.processors.run(&core, &name, image.paused).state() == ProcessorState::Running {
+                return Err(ProcessorError::Running);
+            }
+            core.reset_positions(&name, &image, reset).await
+        })
+        .await
     }
 
     /// Deletes it with its positions (or not, with `keep_state`).
@@ -123,18 +164,20 @@ impl Engine {
     ) -> Result<(), ProcessorError> {
         self.core.authorize(who, Operation::Delete, Resource::Processor(name))?;
         self.core.refuse_closing()?;
-        let control = self.core.processors.run(&self.core, name, self.core.processor_image(name)?.paused);
-        let _changing = control.changing.lock().await;
-        self.core.propose_processor(Command::DeleteProcessor { name: name.clone() }).await?;
-        control.followed(control.tell(false)).await;
-        self.core.processors.forget(name);
-        if keep_state {
-            return Ok(());
-        }
-        match self.core.delete_group(&GroupName::of_processor(name)).await {
-            Ok(()) | Err(GroupError::NotFound(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.core.processor_image(name)?;
+        let (core, name) = (self.core.clone(), name.clone());
+        carried_out(async move {
+            let _changing = core.processors.changing(&name).await;
+            core.propose_processor(Command::DeleteProcessor { name: name.clone() }, Vec::new()).await?;
+            let core = match core.processors.get(&name) {
+                Some(control) => followed(core, &control, control.tell(false)).await?,
+                None => core,
+            };
+            let positions = if keep_state { Ok(()) } else { core.delete_positions(&name).await };
+            core.processors.forget(&name);
+            positions
+        })
+        .await
     }
 
     /// Runs a document over stored records and stores nothing.
@@ -154,6 +197,30 @@ impl Engine {
     }
 }
 
+/// Does a change to its end, whether or not whoever asked for it still waits.
+///
+/// # Errors
+/// Those of the change, and [`ProcessorError::Busy`] where it takes longer than [`ANSWER_MAX`].
+async fn carried_out<T: Send + 'static>(
+    change: impl Future<Output = Result<T, ProcessorError>> + Send + 'static,
+) -> Result<T, ProcessorError> {
+    match timeout(ANSWER_MAX, to_the_end(change)).await {
+        Ok(result) => result,
+        Err(_) => {
+            let reason = format!("its tasks have not followed within {} s; they will", ANSWER_MAX.as_secs());
+            Err(ProcessorError::Busy { reason, possible: true })
+        }
+    }
+}
+
+/// Waits until a word is followed, and holds nothing of the engine meanwhile.
+async fn followed(core: Arc<Core>, control: &Control, word: u64) -> Result<Arc<Core>, ProcessorError> {
+    let engine = Arc::downgrade(&core);
+    drop(core);
+    control.followed(word).await;
+    engine.upgrade().ok_or(ProcessorError::Closing)
+}
+
 impl Core {
     fn refuse_closing(&self) -> Result<(), ProcessorError> {
         if self.is_closing() { Err(ProcessorError::Closing) } else { Ok(()) }
@@ -164,19 +231,24 @@ impl Core {
         image.processors.get(name).cloned().ok_or_else(|| ProcessorError::NotFound(name.clone()))
     }
 
-    /// Changes the metadata; answers the processor as it is then, and whether it is new.
+    /// Changes the metadata, if the names of modules mean what was asked; else none. Answers the processor as it is then,
+    /// and whether it is new.
     async fn propose_processor(
         self: &Arc<Self>,
         command: Command,
-    ) -> Result<(Arc<ProcessorImage>, bool), ProcessorError> {
+        asked: Vec<(ModuleRef, ModuleDigest)>,
+    ) -> Result<Option<(Arc<ProcessorImage>, bool)>, ProcessorError> {
         let core = self.clone();
         blocking(move || {
             let _changes = core.begin_change().map_err(|error| match error {
                 TopicError::Fenced { reason, possible } => ProcessorError::Fenced { reason, possible },
                 _ => ProcessorError::Closing,
             })?;
+            if !core.modules.are_meant(&asked) {
+                return Ok(None);
+            }
             match core.metadata.propose(&command) {
-                Ok(Applied::Processor(image, is_new)) => Ok((image, is_new)),
+                Ok(Applied::Processor(image, is_new)) => Ok(Some((image, is_new))),
                 Ok(other) => unreachable!("a change of a processor answers with the processor, not {other:?}"),
                 Err(MetadataError::Refused(refusal)) => Err(refused(refusal)),
                 Err(MetadataError::Unavailable { reason, possible }) => {
@@ -187,13 +259,19 @@ impl Core {
         .await
     }
 
-    /// A processor as users see it.
+    /// A processor as users see it; without tasks while its positions are being loaded.
     async fn processor_info(
         self: &Arc<Self>,
         name: &ProcessorName,
         image: &ProcessorImage,
     ) -> Result<ProcessorInfo, ProcessorError> {
-        let tasks = self.processor_tasks(name, image).await?;
+        let tasks = match self.processor_tasks(name, image).await {
+            Err(ProcessorError::Busy { reason, .. }) => {
+                tracing::debug!(processor = %name, %reason, "its positions are not known now");
+                Vec::new()
+            }
+            tasks => tasks?,
+        };
         let state = match self.processors.get(name) {
             Some(control) => control.state(),
             None if image.paused => ProcessorState::Paused,
@@ -207,6 +285,28 @@ impl Core {
             state,
             tasks,
         })
+    }
+
+    /// Deletes the positions of one that was deleted.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a pause is meant: a coordinator that is loading tells nobody when it is done"
+    )]
+    async fn delete_positions(self: &Arc<Self>, name: &ProcessorName) -> Result<(), ProcessorError> {
+        loop {
+            match self.delete_group(&GroupName::of_processor(name)).await {
+                Ok(()) | Err(GroupError::NotFound(_)) => return Ok(()),
+                Err(GroupError::Closing) => return Err(ProcessorError::Closing),
+                Err(GroupError::Storage(error)) => return Err(ProcessorError::Storage(error)),
+                Err(GroupError::Fenced { reason, .. }) => {
+                    return Err(ProcessorError::Fenced { reason, possible: true });
+                }
+                Err(error) => {
+                    tracing::debug!(processor = %name, %error, "its positions are deleted later");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
     }
 
     /// Its tasks by source and partition. One that has committed nothing stands at the log start.
@@ -223,8 +323,8 @@ impl Core {
                 let at = TopicPartition { topic: topic.id(), partition: partition.index() };
                 let position = committed.get(&at).map(Position::of);
                 let position = position.unwrap_or(Position { next: partition.log_start(), stream_time: None });
-                let counts = control.as_ref().map(|control| control.counts((topic.id(), partition.index())));
-                let counts = counts.unwrap_or_default();
+                let place = (topic.id(), partition.index());
+                let (counts, waiting) = control.as_ref().map(|control| control.progress_of(place)).unwrap_or_default();
                 tasks.push(ProcessorTask {
                     topic: topic.name().clone(),
                     partition: partition.index(),
@@ -232,9 +332,11 @@ impl Core {
                     lag: partition.last_stable_offset().0.saturating_sub(position.next.0),
                     stream_time: position.stream_time,
                     skipped: counts.skipped,
+                    lost: counts.lost,
                     errors: counts.errors,
                     records_in: counts.records_in,
                     records_out: counts.records_out,
+                    waiting,
                 });
             }
         }
@@ -264,7 +366,8 @@ impl Core {
             }
         }
         if !reset.dry_run && !commits.is_empty() {
-            self.commit_own(&GroupName::of_processor(name), commits).await?;
+            let committed = self.commit_own(&GroupName::of_processor(name), commits).await;
+            committed.map_err(|error| ProcessorError::possible(error.into()))?;
         }
         Ok(tasks)
     }
@@ -288,7 +391,7 @@ impl std::convert::From<GroupError> for ProcessorError {
             GroupError::Closing => Self::Closing,
             GroupError::Storage(error) => Self::Storage(error),
             GroupError::Fenced { reason, possible } => Self::Fenced { reason, possible },
-            error => Self::Busy(error.to_string()),
+            error => Self::busy(error),
         }
     }
 }
@@ -299,7 +402,7 @@ impl std::convert::From<TransactionError> for ProcessorError {
             TransactionError::Closing => Self::Closing,
             TransactionError::Storage(error) => Self::Storage(error),
             TransactionError::Fenced { reason, possible } => Self::Fenced { reason, possible },
-            error => Self::Busy(error.to_string()),
+            error => Self::busy(error),
         }
     }
 }
@@ -310,7 +413,7 @@ impl std::convert::From<PositionError> for ProcessorError {
             PositionError::Group(error) => error.into(),
             PositionError::Fetch(FetchError::Closing) => Self::Closing,
             PositionError::Fetch(FetchError::Storage(error)) => Self::Storage(error),
-            PositionError::Fetch(error) => Self::Busy(error.to_string()),
+            PositionError::Fetch(error) => Self::busy(error),
         }
     }
 }

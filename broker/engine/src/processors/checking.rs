@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use levada_extension::Transform;
-use levada_model::{Operation, Principal, Resource, TopicName, limits};
+use levada_extension::{ModuleDigest, Transform};
+use levada_model::{ModuleRef, Operation, Principal, Resource, TopicName, limits};
 
 use super::letters;
 use super::pipeline::Pipeline;
@@ -17,8 +17,12 @@ use crate::modules::Extension;
 type Faults = Vec<(String, String)>;
 
 impl Core {
-    /// That a document can be followed by `who`.
-    pub(super) async fn check_processor(&self, who: &Principal, spec: &ProcessorSpec) -> Result<(), ProcessorError> {
+    /// That a document can be followed by `who`. Answers which versions of its modules were asked.
+    pub(super) async fn check_processor(
+        &self,
+        who: &Principal,
+        spec: &ProcessorSpec,
+    ) -> Result<Vec<(ModuleRef, ModuleDigest)>, ProcessorError> {
         for source in &spec.sources {
             self.authorize(who, Operation::Read, Resource::Topic(&source.topic))?;
         }
@@ -28,8 +32,8 @@ impl Core {
         }
         let mut faults = shape(spec);
         self.check_topics(spec, &mut faults);
-        self.check_steps(who, spec, &mut faults).await?;
-        if faults.is_empty() { Ok(()) } else { Err(ProcessorError::Document(faults)) }
+        let asked = self.check_steps(who, spec, &mut faults).await?;
+        if faults.is_empty() { Ok(asked) } else { Err(ProcessorError::Document(faults)) }
     }
 
     fn check_topics(&self, spec: &ProcessorSpec, faults: &mut Faults) {
@@ -74,7 +78,8 @@ impl Core {
         who: &Principal,
         spec: &ProcessorSpec,
         faults: &mut Faults,
-    ) -> Result<(), ProcessorError> {
+    ) -> Result<Vec<(ModuleRef, ModuleDigest)>, ProcessorError> {
+        let mut asked = Vec::new();
         for (place, step) in spec.steps.iter().enumerate() {
             let ProcessorStep::Transform { module, config } = step else { continue };
             self.authorize(who, Operation::Read, Resource::Module(&module.name))?;
@@ -86,10 +91,11 @@ impl Core {
             }
             let extension = Arc::new(Extension::<dyn Transform>::new(module.clone(), config));
             match extension.check(&self.modules).await {
-                Ok(()) => {}
+                Ok(digest) => asked.push((module.clone(), digest)),
                 Err(ModuleError::Closing) => return Err(ProcessorError::Closing),
                 Err(ModuleError::Storage(error)) => return Err(ProcessorError::Storage(error)),
-                Err(ModuleError::Busy(reason)) => return Err(ProcessorError::Busy(reason)),
+                Err(ModuleError::NoHost) => return Err(ProcessorError::NoHost),
+                Err(ModuleError::Busy(reason)) => return Err(ProcessorError::busy(reason)),
                 Err(ModuleError::Config { error, .. }) => {
                     let is_world = matches!(error, levada_extension::ModuleConfigError::World { .. });
                     faults.push((at(if is_world { "module" } else { "config" }), error.to_string()));
@@ -97,7 +103,7 @@ impl Core {
                 Err(error) => faults.push((at("module"), error.to_string())),
             }
         }
-        Ok(())
+        Ok(asked)
     }
 }
 
@@ -117,11 +123,10 @@ fn shape(spec: &ProcessorSpec) -> Faults {
     let detail = format!("{} to {}", attempts.start(), attempts.end());
     expect(attempts.contains(&spec.on_error.attempts), "/on_error/attempts", detail);
     let interval_max = limits::PROCESSOR_COMMIT_INTERVAL_MS_MAX;
-    let detail = format!("at most {interval_max} ms");
-    expect(spec.commit_interval_ms <= interval_max, "/commit_interval_ms", detail);
+    let interval = (1..=interval_max).contains(&spec.commit_interval_ms);
+    expect(interval, "/commit_interval_ms", format!("1 to {interval_max} ms"));
     let bytes_max = limits::PROCESSOR_DOCUMENT_BYTES_MAX;
-    let bytes = spec.document.to_string().len();
-    expect(bytes <= bytes_max, "", format!("a document has at most {bytes_max} bytes"));
+    expect(spec.document.len() <= bytes_max, "", format!("a document has at most {bytes_max} bytes"));
     if let Err(error) = Pipeline::new(spec) {
         faults.push(("/timestamp/json".to_owned(), error.to_string()));
     }

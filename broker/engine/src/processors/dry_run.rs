@@ -7,7 +7,7 @@ use levada_extension::{CallBatch, Moment};
 use levada_model::{Offset, PartitionIndex, Principal, Timestamp, TopicName, limits};
 
 use super::input::Input;
-use super::pipeline::{Judged, Pipeline, StepFault, Versions};
+use super::pipeline::{Judged, Output, Pipeline, StepFault, Versions};
 use super::positions;
 use super::terms::{ProcessorDryRun, ProcessorError, ProcessorSpec};
 use crate::partition::blocking;
@@ -23,9 +23,10 @@ impl Engine {
         max_records: usize,
     ) -> Result<ProcessorDryRun, ProcessorError> {
         let pipeline = Arc::new(Pipeline::new(spec).expect("documents are checked before"));
-        let versions = pipeline.versions(&self.core.modules).await.map_err(ProcessorError::Busy)?;
-        let twins = blocking(move || versions.twins()).await;
-        let versions = twins.map_err(|error| ProcessorError::Busy(error.to_string()))?;
+        let versions = pipeline.versions(&self.core.modules).await.map_err(ProcessorError::busy)?;
+        let modules = self.core.modules.clone();
+        let twins = blocking(move || versions.twins(&modules)).await;
+        let versions = twins.map_err(ProcessorError::busy)?;
         let mut places = Vec::new();
         for source in &spec.sources {
             let topic = self.readable(who, &source.topic).map_err(refused)?;
@@ -37,13 +38,46 @@ impl Engine {
         let max_records = max_records.min(limits::DRY_RUN_RECORDS_MAX);
         let share = max_records.div_ceil(places.len().max(1));
         let bytes = limits::DRY_RUN_BYTES_MAX / places.len().max(1);
-        let mut tried = ProcessorDryRun::default();
+        let mut tried = Tried::default();
         for (topic, partition, from) in places {
-            let left = share.min(max_records.saturating_sub(usize::try_from(tried.records_in).unwrap_or(usize::MAX)));
+            let before = usize::try_from(tried.report.records_in).unwrap_or(usize::MAX);
+            let left = share.min(max_records.saturating_sub(before));
             let trial = Trial { who, pipeline: &pipeline, versions: &versions, place: (topic, partition) };
             trial.run(self, from, left, bytes, &mut tried).await?;
         }
-        Ok(tried)
+        Ok(tried.report)
+    }
+}
+
+/// What a trial gave so far.
+#[derive(Default)]
+struct Tried {
+    report: ProcessorDryRun,
+    bytes: usize,
+}
+
+impl Tried {
+    /// Takes in what becomes of a part; whether there is room for more.
+    fn note(&mut self, partition: PartitionIndex, judged: Judged) -> bool {
+        for Output { offset, timestamp, record } in judged.outputs {
+            if !self.fits(record.size_bytes()) {
+                return false;
+            }
+            self.report.rows.push((partition, offset, timestamp, record));
+        }
+        for (offset, refused) in judged.rejected {
+            if !self.fits(refused.reason.len()) {
+                return false;
+            }
+            self.report.failed.push((partition, offset, refused.reason));
+        }
+        true
+    }
+
+    fn fits(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.report.truncated |= self.bytes > limits::DRY_RUN_OUTPUT_BYTES_MAX;
+        !self.report.truncated
     }
 }
 
@@ -62,10 +96,10 @@ impl Trial<'_> {
         mut from: From,
         mut left: usize,
         mut bytes_left: usize,
-        tried: &mut ProcessorDryRun,
+        tried: &mut Tried,
     ) -> Result<(), ProcessorError> {
         let (topic, partition) = &self.place;
-        while left > 0 && bytes_left > 0 {
+        while left > 0 && bytes_left > 0 && !tried.report.truncated {
             let (wait, isolation) = (Duration::ZERO, Isolation::ReadCommitted);
             let request = FetchRequest {
                 from,
@@ -83,43 +117,39 @@ impl Trial<'_> {
             from = From::Offset(fetched.next_offset);
             // The same trial has the same outcome every time.
             let moment = Moment { time: Timestamp(0), seed: 0 };
-            let input = Input::of(topic, fetched, moment, self.pipeline.timestamp.as_ref()).await;
-            let count = input.batch.record_count() + usize::try_from(input.skipped).unwrap_or(usize::MAX);
-            if count == 0 {
-                return Ok(());
-            }
+            let input = Input::of(topic, fetched, None, moment, self.pipeline.timestamp.as_ref()).await;
+            let count = input.batch.record_count() + input.timeless.len();
             left = left.saturating_sub(count);
             bytes_left = bytes_left.saturating_sub(input.batch.sections.iter().map(|it| it.records.len()).sum());
-            tried.records_in += count as u64;
+            tried.report.records_in += count as u64;
             self.judge(input.batch, tried).await?;
         }
         Ok(())
     }
 
     /// Runs the steps over a batch, in parts where it fails as a whole.
-    async fn judge(&self, batch: CallBatch, tried: &mut ProcessorDryRun) -> Result<(), ProcessorError> {
+    async fn judge(&self, batch: CallBatch, tried: &mut Tried) -> Result<(), ProcessorError> {
         let mut parts = if batch.sections.is_empty() { Vec::new() } else { vec![batch] };
         while let Some(part) = parts.pop() {
-            match self.pipeline.ask(self.versions, part.clone()).await {
-                Ok(judged) => self.note(judged, tried),
-                Err(StepFault::Busy(reason)) => return Err(ProcessorError::Busy(reason)),
+            let judged = match self.pipeline.ask(self.versions, part.clone()).await {
+                Ok(judged) => judged,
+                Err(StepFault::Busy(reason)) => return Err(ProcessorError::busy(reason)),
                 Err(StepFault::Failed(refused)) => match part.split_at(part.record_count() / 2) {
-                    Ok((front, back)) if part.record_count() > 1 => parts.extend([back, front]),
+                    Ok((front, back)) if part.record_count() > 1 => {
+                        parts.extend([back, front]);
+                        continue;
+                    }
                     _ => {
-                        let at = Input::first_offset(&part).unwrap_or(Offset(0));
-                        tried.failed.push((self.place.1, at, refused.reason));
+                        let at = part.records().find_map(Result::ok).map_or(Offset(0), |record| record.offset);
+                        Judged { rejected: [(at, refused)].into(), ..Judged::default() }
                     }
                 },
+            };
+            if !tried.note(self.place.1, judged) {
+                return Ok(());
             }
         }
         Ok(())
-    }
-
-    fn note(&self, judged: Judged, tried: &mut ProcessorDryRun) {
-        let partition = self.place.1;
-        let rows = judged.outputs.into_iter().map(|out| (partition, out.offset, out.timestamp, out.record));
-        tried.rows.extend(rows);
-        tried.failed.extend(judged.rejected.into_iter().map(|(at, refused)| (partition, at, refused.reason)));
     }
 }
 

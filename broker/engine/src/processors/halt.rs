@@ -1,7 +1,6 @@
 //! Why the task of a partition does not go on.
 
-use levada_model::{Offset, PartitionIndex, TopicName};
-
+use super::terms::FailedRecord;
 use crate::{AppendFault, FetchError, GroupError, ProduceError, TopicError, TransactionError};
 
 /// A processor stands still over this.
@@ -9,7 +8,7 @@ use crate::{AppendFault, FetchError, GroupError, ProduceError, TopicError, Trans
 pub(super) struct Failure {
     pub(super) reason: String,
     /// The record, if it is one.
-    pub(super) at: Option<(TopicName, PartitionIndex, Offset)>,
+    pub(super) at: Option<Box<FailedRecord>>,
 }
 
 /// Why a task stops.
@@ -21,7 +20,10 @@ pub(super) enum Halt {
     Busy(String),
     /// It cannot go on.
     Failed(Failure),
-    /// There is nothing left to do: the engine closes, or the partition is gone.
+    /// It has nothing left to do here, and whoever keeps the tasks looks anew: the partition was dropped, or nothing says
+    /// where to begin in it.
+    Over,
+    /// The engine closes.
     Gone,
 }
 
@@ -29,6 +31,14 @@ impl Halt {
     /// Nothing that passes by itself.
     pub(super) fn failed(reason: impl ToString) -> Self {
         Self::Failed(Failure { reason: reason.to_string(), at: None })
+    }
+
+    /// It came of this record.
+    pub(super) fn over(self, record: FailedRecord) -> Self {
+        match self {
+            Self::Failed(Failure { reason, at: None }) => Self::Failed(Failure { reason, at: Some(Box::new(record)) }),
+            other => other,
+        }
     }
 }
 
@@ -56,6 +66,9 @@ impl From<ProduceError> for Halt {
             ProduceError::Closing => Self::Gone,
             ProduceError::Denied(_) | ProduceError::NotFound(_) | ProduceError::Internal(_) => Self::failed(error),
             ProduceError::Transaction(error) => (*error).into(),
+            error @ (ProduceError::PartitionerBusy { .. } | ProduceError::Validator { .. }) => {
+                Self::Busy(error.to_string())
+            }
             error => Self::Passing(error.to_string()),
         }
     }

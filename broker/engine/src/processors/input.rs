@@ -1,7 +1,10 @@
 //! What a processor has read of a partition, as its steps are given it: without control records, and with the time that its
 //! document asks for.
 
-use levada_extension::{CallBatch, CallSection, JsonPointer, Moment};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use levada_extension::{CallBatch, CallRecord, CallSection, JsonPointer, Moment};
 use levada_model::{Offset, PartitionIndex, Timestamp, TopicName};
 
 use crate::Fetched;
@@ -14,75 +17,101 @@ pub(super) struct Input {
     pub(super) batch: CallBatch,
     /// Where to go on behind them.
     pub(super) next: Offset,
-    /// Records that have no time where it should be.
-    pub(super) skipped: u64,
-    /// A stored batch there that cannot be taken apart.
-    pub(super) is_broken: bool,
+    /// Records that have no time where it should be; they are not in the batch.
+    pub(super) timeless: Vec<Offset>,
+    /// Offsets on the way that are lost to damage.
+    pub(super) gaps: Vec<Range<Offset>>,
+    /// The offsets of a stored batch at `next` that cannot be taken apart.
+    pub(super) broken: Option<Range<Offset>>,
+    /// The stored times of the records of the batch, where theirs are others.
+    stored_times: BTreeMap<Offset, Timestamp>,
 }
 
 impl Input {
-    /// Of a read.
+    /// Of a read, up to an offset.
     pub(super) async fn of(
         topic: &TopicName,
         fetched: Fetched,
+        until: Option<Offset>,
         moment: Moment,
         timestamp: Option<&JsonPointer>,
     ) -> Self {
         let bytes = fetched.batches.iter().map(unpacking_bytes).fold(0_usize, usize::saturating_add);
         let (topic, timestamp) = (topic.clone(), timestamp.cloned());
-        compute(Work::Unpack, bytes, move || gather(&topic, &fetched, moment, timestamp.as_ref())).await
-    }
-
-    /// Highest time of the records.
-    pub(super) fn latest(batch: &CallBatch) -> Option<Timestamp> {
-        batch.records().filter_map(Result::ok).map(|record| record.timestamp).max()
-    }
-
-    /// The offset of the first record.
-    pub(super) fn first_offset(batch: &CallBatch) -> Option<Offset> {
-        Some(batch.records().next()?.ok()?.offset)
-    }
-}
-
-fn gather(topic: &TopicName, fetched: &Fetched, moment: Moment, timestamp: Option<&JsonPointer>) -> Input {
-    let (mut sections, mut next, mut skipped, mut is_broken) = (Vec::new(), fetched.next_offset, 0, false);
-    let offsets = fetched.from..fetched.next_offset;
-    for batch in fetched.batches.iter().filter(|batch| !batch.header().is_control()) {
-        let Some(section) = section(topic, fetched.partition, batch, offsets.clone()) else {
-            (next, is_broken) = (batch.header().base_offset.max(fetched.from), true);
-            break;
+        let gather = move || {
+            let next = until.map_or(fetched.next_offset, |until| until.min(fetched.next_offset));
+            let gaps = fetched.gaps.iter().map(|gap| gap.from..gap.to).collect();
+            let batch = CallBatch { moment, sections: Vec::new() };
+            let (timeless, stored_times) = (Vec::new(), BTreeMap::new());
+            let mut input = Self { batch, next, timeless, gaps, broken: None, stored_times };
+            input.gather(&topic, &fetched, timestamp.as_ref());
+            input
         };
-        match timestamp {
-            _ if section.record_count == 0 => (),
-            None => sections.push(section),
-            Some(pointer) => {
-                let (timed, without) = with_time(topic, fetched.partition, section, pointer);
-                sections.extend(timed);
-                skipped += without;
+        compute(Work::Unpack, bytes, gather).await
+    }
+
+    /// The records of the batch.
+    pub(super) fn records(&self) -> impl Iterator<Item = CallRecord<'_>> {
+        self.batch.records().filter_map(Result::ok)
+    }
+
+    /// The offset of the first record, and of the one in the middle if there are several; none where one cannot be taken
+    /// apart.
+    pub(super) fn first_and_middle(&self) -> Option<(Offset, Option<Offset>)> {
+        let offsets: Vec<_> = self.records().map(|record| record.offset).collect();
+        let (first, middle) = (*offsets.first()?, offsets[offsets.len() / 2]);
+        (offsets.len() == self.batch.record_count()).then(|| (first, Some(middle).filter(|middle| *middle > first)))
+    }
+
+    /// The time that a record is stored with.
+    pub(super) fn stored_time(&self, record: &CallRecord<'_>) -> Timestamp {
+        self.stored_times.get(&record.offset).copied().unwrap_or(record.timestamp)
+    }
+
+    fn gather(&mut self, topic: &TopicName, fetched: &Fetched, timestamp: Option<&JsonPointer>) {
+        let offsets = fetched.from..self.next;
+        for batch in fetched.batches.iter().filter(|batch| !batch.header().is_control()) {
+            let header = batch.header();
+            if header.base_offset >= offsets.end {
+                break;
+            }
+            let Some(section) = section(topic, fetched.partition, batch, offsets.clone()) else {
+                self.next = header.base_offset.max(fetched.from);
+                self.broken = Some(self.next..header.next_offset());
+                break;
+            };
+            match timestamp {
+                _ if section.record_count == 0 => (),
+                None => self.batch.sections.push(section),
+                Some(pointer) => self.gather_timed(topic, fetched.partition, section, pointer),
             }
         }
     }
-    Input { batch: CallBatch { moment, sections }, next, skipped, is_broken }
-}
 
-/// The section with the times that the values say, and how many say none.
-fn with_time(
-    topic: &TopicName,
-    partition: PartitionIndex,
-    section: CallSection,
-    pointer: &JsonPointer,
-) -> (Option<CallSection>, u64) {
-    let count = u64::from(section.record_count);
-    let batch = CallBatch { moment: Moment { time: Timestamp(0), seed: 0 }, sections: vec![section] };
-    let records = batch.records().filter_map(|record| {
-        let record = record.ok()?;
-        let time = time_of(pointer.find(record.value?)?)?;
-        Some((record.offset, time, record.to_record().ok()?))
-    });
-    let records: Vec<_> = records.collect();
-    let skipped = count - records.len() as u64;
-    let is_empty = records.is_empty();
-    ((!is_empty).then(|| CallSection::at_offsets(topic.clone(), partition, &records)), skipped)
+    /// Takes in a section with the times that the values say.
+    fn gather_timed(
+        &mut self,
+        topic: &TopicName,
+        partition: PartitionIndex,
+        section: CallSection,
+        pointer: &JsonPointer,
+    ) {
+        let batch = CallBatch { moment: self.batch.moment, sections: vec![section] };
+        let mut timed = Vec::new();
+        for record in batch.records().filter_map(Result::ok) {
+            let time = record.value.and_then(|value| time_of(pointer.find(value)?));
+            match (time, record.to_record()) {
+                (Some(time), Ok(taken)) => {
+                    self.stored_times.insert(record.offset, record.timestamp);
+                    timed.push((record.offset, time, taken));
+                }
+                _ => self.timeless.push(record.offset),
+            }
+        }
+        if !timed.is_empty() {
+            self.batch.sections.push(CallSection::at_offsets(topic.clone(), partition, &timed));
+        }
+    }
 }
 
 /// The time that JSON text says: a number of milliseconds since 1970, or a text of RFC 3339.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_coordinator::{Outcome, Producer, TransactionHandle};
-use levada_extension::TopicPartition;
+use levada_extension::{ModuleFault, TopicPartition};
 use levada_model::{Offset, PartitionIndex, Record, Timestamp, TopicName, TransactionalId, limits};
 use tokio::time::Instant;
 
 use super::halt::Halt;
 use super::letters;
-use super::pipeline::Output;
+use super::pipeline::{Output, Refused};
 use super::plan::Plan;
 use super::positions::Position;
 use super::progress::{Progress, Tally};
@@ -22,7 +22,17 @@ use super::terms::Guarantee;
 use crate::catalog::Topic;
 use crate::engine::Core;
 use crate::partition::Partition;
-use crate::{Engine, Once, ProduceRecord, ProduceRequest};
+use crate::{Engine, Once, ProduceError, ProduceRecord, ProduceRequest};
+
+/// What became of outputs.
+pub(super) enum Stored {
+    /// They are stored.
+    All,
+    /// None is: these cannot be, each with the reason.
+    Refused(Vec<(usize, String)>),
+    /// None is: it failed, perhaps for one of them alone.
+    Failed(Refused),
+}
 
 /// A task's book.
 pub(super) struct Ledger {
@@ -59,7 +69,7 @@ impl Ledger {
         };
         let at = TopicPartition { topic: topic.id(), partition: partition.index() };
         let committed = core.own_offsets(&plan.group).await?.get(&at).map(Position::of);
-        let committed = committed.ok_or_else(|| Halt::Passing("its position is not known".to_owned()))?;
+        let committed = committed.ok_or(Halt::Over)?;
         Ok(Self {
             plan: plan.clone(),
             topic: topic.clone(),
@@ -113,8 +123,13 @@ impl Ledger {
         self.position.stream_time = self.position.stream_time.max(time);
     }
 
-    /// Stores outputs, all or none; answers which of them cannot be stored and why.
-    pub(super) async fn produce(&mut self, core: &Arc<Core>, outputs: &[Output]) -> Result<Vec<(usize, String)>, Halt> {
+    /// Stores outputs in this topic, all or none.
+    pub(super) async fn produce(
+        &mut self,
+        core: &Arc<Core>,
+        sink: &Arc<Topic>,
+        outputs: &[Output],
+    ) -> Result<Stored, Halt> {
         let once = match self.begin(core).await? {
             Some(transaction) => Once::Transaction { transaction, sequence: None },
             None => Once::No,
@@ -127,9 +142,13 @@ impl Ledger {
         let request =
             ProduceRequest { records: outputs.iter().map(record).collect(), once, ..ProduceRequest::default() };
         let engine = Engine { core: core.clone() };
-        let produced = match engine.produce_in_own(&self.plan.owner, &self.plan.spec.sink, request).await {
-            Err(crate::ProduceError::Records(faults)) => {
-                return Ok(faults.into_iter().map(|(place, fault)| (place, fault.to_string())).collect());
+        let produced = match engine.produce_in_this(&self.plan.owner, sink, request).await {
+            Err(ProduceError::Records(faults)) => {
+                let faults = faults.into_iter().map(|(place, fault)| (place, fault.to_string()));
+                return Ok(Stored::Refused(faults.collect()));
+            }
+            Err(ProduceError::Validator { module, fault }) if !matches!(fault, ModuleFault::Busy(_)) => {
+                return Ok(Stored::Failed(Refused { module: Some(module), reason: fault.to_string() }));
             }
             produced => produced?,
         };
@@ -138,7 +157,7 @@ impl Ledger {
         }
         self.is_whole = false;
         self.tally.records_out += outputs.len() as u64;
-        Ok(Vec::new())
+        Ok(Stored::All)
     }
 
     /// Stores a dead letter.

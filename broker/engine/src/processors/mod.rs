@@ -9,6 +9,7 @@ mod halt;
 mod input;
 mod ledger;
 mod letters;
+mod parts;
 mod pipeline;
 mod plan;
 mod positions;
@@ -17,10 +18,11 @@ mod registry;
 mod runner;
 mod task;
 mod terms;
+mod trouble;
 
 pub use terms::{
-    Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec, ProcessorState,
-    ProcessorStep, ProcessorTask, SourceSpec, Then,
+    FailedRecord, Guarantee, OnError, ProcessorDryRun, ProcessorError, ProcessorInfo, ProcessorReset, ProcessorSpec,
+    ProcessorState, ProcessorStep, ProcessorTask, ProcessorWaiting, SourceSpec, Then,
 };
 
 pub(crate) use registry::{Processors, start};

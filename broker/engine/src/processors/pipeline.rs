@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use levada_extension::{
     CallBatch, CallRecord, CallSection, JsonFilter, JsonPointer, MalformedRecord, ModuleFault, ModuleVersion,
-    Transform, Verdict,
+    OutputRoom, Transform, Verdict,
 };
-use levada_model::{ModuleRef, Offset, Record, Timestamp, limits};
+use levada_model::{ModuleRef, Offset, Record, Timestamp};
 
 use super::terms::{ProcessorSpec, ProcessorStep};
 use crate::heavy::{Work, compute};
@@ -148,8 +148,8 @@ impl Versions {
     ///
     /// # Errors
     /// When one cannot be made.
-    pub(super) fn twins(&self) -> Result<Arc<Self>, levada_extension::ModuleRefusal> {
-        let twins = self.0.iter().map(|version| version.dry_run());
+    pub(super) fn twins(&self, modules: &Modules) -> Result<Arc<Self>, levada_extension::ModuleRefusal> {
+        let twins = self.0.iter().map(|version| modules.twin(&**version));
         Ok(Arc::new(Self(twins.collect::<Result<_, _>>()?)))
     }
 }
@@ -185,30 +185,26 @@ fn apply(
     module: Option<&ModuleRef>,
     rejected: &mut BTreeMap<Offset, Refused>,
 ) -> Result<Vec<Output>, ModuleFault> {
-    let (mut outputs, mut bytes) = (Vec::new(), 0);
-    for (record, verdict) in batch.records().zip(verdicts) {
+    let (mut outputs, mut room) = (Vec::new(), OutputRoom::default());
+    for (place, (record, verdict)) in batch.records().zip(verdicts).enumerate() {
         let record = record?;
-        match verdict {
-            Verdict::Pass => outputs.push(output(&record)?),
-            Verdict::Drop => (),
-            Verdict::Emit(emitted) => {
-                let input = record.to_record()?;
-                for emitted in emitted {
-                    let (timestamp, record_out) = emitted.in_place_of(record.timestamp, &input);
-                    bytes += record_out.size_bytes();
-                    outputs.push(Output { offset: record.offset, timestamp, record: record_out });
-                }
-                if bytes > limits::PROCESSOR_OUTPUT_BYTES_MAX {
-                    return Err(ModuleFault::TooLarge { bytes, bytes_max: limits::PROCESSOR_OUTPUT_BYTES_MAX });
-                }
-                if outputs.len() > limits::REQUEST_RECORDS_MAX {
-                    let reason = format!("more than {} records came of one call", limits::REQUEST_RECORDS_MAX);
-                    return Err(ModuleFault::Failed { reason });
-                }
+        let input = match verdict {
+            Verdict::Drop | Verdict::Reject(_) => None,
+            Verdict::Pass | Verdict::Emit(_) => {
+                let input = output(&record)?;
+                room.take(place, &input.record, &verdict)?;
+                Some(input)
             }
-            Verdict::Reject(reason) => {
+        };
+        match (verdict, input) {
+            (Verdict::Emit(emitted), Some(Output { offset, timestamp, record })) => {
+                let instead = emitted.into_iter().map(|emitted| emitted.in_place_of(timestamp, &record));
+                outputs.extend(instead.map(|(timestamp, record)| Output { offset, timestamp, record }));
+            }
+            (Verdict::Reject(reason), _) => {
                 rejected.entry(record.offset).or_insert(Refused { module: module.cloned(), reason });
             }
+            (_, input) => outputs.extend(input),
         }
     }
     Ok(outputs)

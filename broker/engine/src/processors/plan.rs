@@ -20,14 +20,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(name: &ProcessorName, image: &ProcessorImage) -> Self {
-        let pipeline = Pipeline::new(&image.spec).expect("documents are checked before they are put");
-        Self {
+    /// # Errors
+    /// When the document is one that only another broker would have taken.
+    pub(super) fn new(
+        name: &ProcessorName,
+        image: &ProcessorImage,
+    ) -> Result<Self, levada_extension::JsonPointerError> {
+        Ok(Self {
             name: name.clone(),
             group: GroupName::of_processor(name),
             owner: image.owner.clone(),
             spec: image.spec.clone(),
-            pipeline: Arc::new(pipeline),
-        }
+            pipeline: Arc::new(Pipeline::new(&image.spec)?),
+        })
     }
 }

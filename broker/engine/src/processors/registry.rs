@@ -1,12 +1,12 @@
-//! The processors that run on this node.
+//! The processors that run on this node, and the calls that change them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use levada_model::{ProcessorName, limits};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedMutexGuard, Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 
 use super::runner::{Control, Runner};
@@ -24,12 +24,21 @@ pub(crate) struct Processors {
 struct List {
     closing: bool,
     running: BTreeMap<ProcessorName, Running>,
+    /// Held by whoever changes the processor of a name, also one that is not there.
+    changing: BTreeMap<ProcessorName, Weak<tokio::sync::Mutex<()>>>,
 }
 
 struct Running {
     control: Arc<Control>,
     /// None where there is no runtime.
     runner: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Whether nobody follows it any more.
+    fn is_over(&self) -> bool {
+        self.runner.as_ref().is_none_or(JoinHandle::is_finished)
+    }
 }
 
 impl Default for Processors {
@@ -48,21 +57,34 @@ impl Processors {
 
     /// Ends all, wherever they are; what they have not committed does not count. Nothing runs afterwards.
     pub(crate) async fn stop(&self) {
-        for runner in self.take_all() {
-            runner.abort();
-            // Cancelled, as was asked for.
+        for runner in self.close() {
+            // One that has panicked has ended too.
             let _ = runner.await;
         }
     }
 
     /// The same without waiting.
     pub(crate) fn abandon(&self) {
-        self.take_all().iter().for_each(JoinHandle::abort);
+        self.close().iter().for_each(JoinHandle::abort);
     }
 
     /// Waits for room to work on a batch.
     pub(super) async fn room(&self) -> SemaphorePermit<'_> {
         self.room.acquire().await.expect("it is never closed")
+    }
+
+    /// Waits until nobody else changes the processor of this name.
+    pub(super) async fn changing(&self, name: &ProcessorName) -> OwnedMutexGuard<()> {
+        let changing = {
+            let changing = &mut self.list.lock().changing;
+            changing.retain(|_, lock| lock.strong_count() > 0);
+            changing.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+                let new = Arc::default();
+                changing.insert(name.clone(), Arc::downgrade(&new));
+                new
+            })
+        };
+        changing.lock_owned().await
     }
 
     /// The control of one that runs.
@@ -73,7 +95,7 @@ impl Processors {
     /// The control of one that the metadata know, which runs from now on.
     pub(super) fn run(&self, core: &Arc<Core>, name: &ProcessorName, paused: bool) -> Arc<Control> {
         let mut list = self.list.lock();
-        if let Some(running) = list.running.get(name) {
+        if let Some(running) = list.running.get(name).filter(|running| !running.is_over()) {
             return running.control.clone();
         }
         let control = Arc::new(Control::new(paused));
@@ -92,11 +114,11 @@ impl Processors {
         self.list.lock().running.remove(name);
     }
 
-    fn take_all(&self) -> Vec<JoinHandle<()>> {
+    fn close(&self) -> Vec<JoinHandle<()>> {
         let mut list = self.list.lock();
         list.closing = true;
         let ended = list.running.values_mut().filter_map(|running| {
-            running.control.end();
+            running.control.close();
             running.runner.take()
         });
         ended.collect()

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Duration;
 
 use levada_model::{Offset, PartitionIndex, ProcessorName, TopicId, TopicName};
@@ -19,7 +20,8 @@ use super::plan::Plan;
 use super::positions::{self, PositionError};
 use super::progress::{Progress, Tally};
 use super::task::{Ended, Task};
-use super::terms::ProcessorState;
+use super::terms::{ProcessorSpec, ProcessorState, ProcessorWaiting};
+use super::trouble::Trouble;
 use crate::FetchError;
 use crate::catalog::Topic;
 use crate::engine::Core;
@@ -40,9 +42,8 @@ pub(super) struct Control {
     retries: AtomicBool,
     woken: Arc<Notify>,
     status: watch::Sender<Status>,
+    closing: Notify,
     progress: Mutex<BTreeMap<Place, Arc<Progress>>>,
-    /// Held by whoever changes the processor.
-    pub(super) changing: tokio::sync::Mutex<()>,
 }
 
 /// How a processor stands.
@@ -51,6 +52,8 @@ struct Status {
     /// The last word that was followed.
     followed: u64,
     state: ProcessorState,
+    /// Why tasks begin later.
+    waiting: Option<String>,
 }
 
 impl Control {
@@ -60,9 +63,9 @@ impl Control {
             wanted: AtomicU64::new(0),
             retries: AtomicBool::new(false),
             woken: Arc::default(),
-            status: watch::Sender::new(Status { followed: 0, state }),
+            status: watch::Sender::new(Status { followed: 0, state, waiting: None }),
+            closing: Notify::new(),
             progress: Mutex::default(),
-            changing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -70,8 +73,14 @@ impl Control {
         self.status.borrow().state.clone()
     }
 
-    pub(super) fn counts(&self, place: Place) -> Tally {
-        self.progress.lock().get(&place).map_or_else(Tally::default, |progress| progress.get())
+    /// What the task of a partition has counted, and what it waits for.
+    pub(super) fn progress_of(&self, place: Place) -> (Tally, Option<ProcessorWaiting>) {
+        let progress = self.progress.lock().get(&place).cloned().unwrap_or_default();
+        let later = || {
+            let reason = self.status.borrow().waiting.clone()?;
+            Some(ProcessorWaiting { reason, offset: None, attempts: None })
+        };
+        (progress.get(), progress.waiting().or_else(later))
     }
 
     /// Has it look at the metadata, and try again over what it stands still; answers the number of this word.
@@ -91,7 +100,8 @@ impl Control {
         number
     }
 
-    /// Waits until a word is followed: tasks of an earlier document have ended, and those of one that is paused.
+    /// Waits until a word is followed: tasks of an earlier document have ended, and those of one that is paused; those of one
+    /// that runs have begun, with their positions committed.
     pub(super) async fn followed(&self, number: u64) {
         // It cannot end before this does.
         let _ = self.status.subscribe().wait_for(|status| status.followed >= number).await;
@@ -99,7 +109,20 @@ impl Control {
 
     /// Nobody follows words any more.
     pub(super) fn end(&self) {
-        self.status.send_modify(|status| status.followed = u64::MAX);
+        self.status.send_modify(|status| {
+            status.followed = u64::MAX;
+            status.waiting = None;
+            if thread::panicking() {
+                let reason = "whoever keeps its tasks panicked".to_owned();
+                status.state = ProcessorState::Failed { reason, at: None };
+            }
+        });
+    }
+
+    /// Has whoever keeps the tasks end them wherever they are, and itself.
+    pub(super) fn close(&self) {
+        self.closing.notify_one();
+        self.end();
     }
 
     fn progress(&self, place: Place) -> Arc<Progress> {
@@ -112,8 +135,8 @@ pub(super) struct Runner {
     name: ProcessorName,
     control: Arc<Control>,
     core: Weak<Core>,
-    /// The document that is followed, and whether it is paused.
-    current: Option<(u64, bool)>,
+    /// The document that is followed, and whether it is paused. One that was put, deleted and put again is another.
+    current: Option<(Arc<ProcessorSpec>, bool)>,
     tasks: JoinSet<(Place, Ended)>,
     running: BTreeSet<Place>,
     stop: watch::Sender<bool>,
@@ -134,25 +157,34 @@ impl Runner {
         }
     }
 
-    /// Runs until the processor is deleted or the engine is gone.
+    /// Runs until the processor is deleted or the engine closes or is gone.
     pub(super) async fn run(mut self) {
+        let control = self.control.clone();
+        let _end = EndOnDrop(control.clone());
+        tokio::select! {
+            () = self.keep() => {}
+            () = control.closing.notified() => {}
+        }
+        self.tasks.shutdown().await;
+    }
+
+    async fn keep(&mut self) {
         loop {
             let number = self.control.wanted.load(Ordering::Acquire);
-            let Some(core) = self.core.upgrade() else { break };
+            let Some(core) = self.core.upgrade() else { return };
             let Some(image) = core.metadata.image().processors.get(&self.name).cloned() else {
                 drop(core);
-                self.stop_tasks().await;
-                break;
+                return self.stop_tasks().await;
             };
             self.follow(&image).await;
             let mut waiters = Vec::new();
-            let mut again = None;
+            let mut later = None;
             if !image.paused && self.failure.is_none() {
                 match self.begin_tasks(&core, &image, &mut waiters).await {
                     Ok(()) => {}
                     Err(NotBegun::Later(reason)) => {
                         tracing::warn!(processor = %self.name, %reason, "its tasks begin later");
-                        again = Some(Instant::now() + PAUSE);
+                        later = Some(reason);
                     }
                     Err(NotBegun::Never(failure)) => self.failure = Some(failure),
                 }
@@ -161,20 +193,21 @@ impl Runner {
             if self.failure.is_some() {
                 self.stop_tasks().await;
             }
-            self.publish(number, image.paused);
+            let again = later.as_ref().map(|_| Instant::now() + PAUSE);
+            self.publish(number, image.paused, later);
             self.wait(again).await;
         }
-        self.control.end();
     }
 
     /// Stops the tasks of another document, or those that shall stand still.
     async fn follow(&mut self, image: &ProcessorImage) {
         let retries = self.control.retries.swap(false, Ordering::AcqRel) && self.failure.is_some();
-        let wanted = Some((image.version, image.paused));
-        if self.current != wanted || retries {
+        let is_same =
+            |(spec, paused): &(Arc<ProcessorSpec>, bool)| Arc::ptr_eq(spec, &image.spec) && *paused == image.paused;
+        if retries || !self.current.as_ref().is_some_and(is_same) {
             self.stop_tasks().await;
             self.failure = None;
-            self.current = wanted;
+            self.current = Some((image.spec.clone(), image.paused));
         }
     }
 
@@ -185,7 +218,10 @@ impl Runner {
         image: &ProcessorImage,
         waiters: &mut Vec<Waiter>,
     ) -> Result<(), NotBegun> {
-        let plan = Arc::new(Plan::new(&self.name, image));
+        let plan = Plan::new(&self.name, image).map_err(|error| {
+            NotBegun::Never(Failure { reason: format!("its document cannot be followed: {error}"), at: None })
+        })?;
+        let plan = Arc::new(plan);
         let sink = topic(core, "sink", &plan.spec.sink)?;
         let watch = |topic: &Topic| topic.watchers().register(Bound::HighWatermark, Offset(0), &self.control.woken);
         waiters.push(watch(&sink));
@@ -209,6 +245,7 @@ impl Runner {
                     sink: sink.clone(),
                     progress: self.control.progress(place),
                     stop: self.stop.subscribe(),
+                    trouble: Trouble::default(),
                 };
                 self.running.insert(place);
                 self.tasks.spawn(async move { (place, task.run().await) });
@@ -244,13 +281,17 @@ impl Runner {
         }
     }
 
-    fn publish(&self, followed: u64, paused: bool) {
+    /// Tells how it stands. A word counts as followed once the tasks have begun.
+    fn publish(&self, number: u64, paused: bool, waiting: Option<String>) {
         let state = match &self.failure {
             _ if paused => ProcessorState::Paused,
             Some(Failure { reason, at }) => ProcessorState::Failed { reason: reason.clone(), at: at.clone() },
             None => ProcessorState::Running,
         };
-        self.control.status.send_replace(Status { followed, state });
+        self.control.status.send_modify(|status| {
+            let followed = if waiting.is_none() { number } else { status.followed };
+            *status = Status { followed, state, waiting };
+        });
     }
 
     /// Waits until there may be something to do.
@@ -266,6 +307,15 @@ impl Runner {
             () = woken => {}
             Some(ended) = self.tasks.join_next() => self.note_end(ended),
         }
+    }
+}
+
+/// Nobody waits for one that has ended, however it did.
+struct EndOnDrop(Arc<Control>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -1,39 +1,30 @@
-//! One source partition of a processor: reads it batch by batch, runs the steps, stores what comes out, and commits its
-//! position.
+//! One source partition of a processor: turn by turn, until it is told to stop or cannot go on, with commits of its position.
+//! Not here: what a turn does (`parts`).
 //!
-//! A batch that fails is halved until the record is found that it fails for; that one is tried again a few times, and then
-//! the document's rule applies. Where no record is to blame (the host has no room, a module cannot be loaded, the disk is
-//! full) it waits and goes on. It holds nothing of the engine while it waits.
+//! Where no record is to blame (the host has no room, a module cannot be loaded, the disk is full) it waits, says so, and goes
+//! on. It holds nothing of the engine while it waits, and no records.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use levada_extension::CallBatch;
-use levada_model::{Offset, TopicName, limits};
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout_at};
+use levada_model::Offset;
+use tokio::sync::{Notify, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::halt::{Failure, Halt};
-use super::input::Input;
 use super::ledger::Ledger;
-use super::letters;
-use super::pipeline::{Judged, Output, Refused, StepFault, Versions};
+use super::parts::Turn;
 use super::plan::Plan;
 use super::progress::Progress;
-use super::terms::Then;
+use super::terms::ProcessorWaiting;
+use super::trouble::Trouble;
 use crate::catalog::Topic;
 use crate::engine::Core;
-use crate::fetch::Reading;
-use crate::groups::Origin;
 use crate::partition::{Bound, Partition};
-use crate::{FetchError, Isolation};
 
 /// Pauses before something is tried again: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Most records that are stored in one produce, and most bytes but for those of one input.
-const PRODUCE_RECORDS_MAX: usize = 10_000;
-const PRODUCE_BYTES_MAX: usize = 4 << 20;
 
 /// How a task has ended.
 pub(super) enum Ended {
@@ -53,28 +44,30 @@ pub(super) struct Task {
     pub(super) progress: Arc<Progress>,
     /// True when it is to stop at the end of the batch; also when its sender is gone.
     pub(super) stop: watch::Receiver<bool>,
-}
-
-/// What became of a record that was tried again.
-enum Tried {
-    Passed(Judged),
-    Failed(Refused),
-    Stopped,
+    /// What failed behind its position.
+    pub(super) trouble: Trouble,
 }
 
 impl Task {
     /// Works until it is told to stop or cannot go on.
     pub(super) async fn run(mut self) -> Ended {
+        let ended = self.go_on().await;
+        self.progress.set_waiting(None);
+        ended
+    }
+
+    async fn go_on(&mut self) -> Ended {
         let mut pause = PAUSE_MIN;
         loop {
             let began = Instant::now();
             match self.attempt().await {
-                Ok(()) | Err(Halt::Gone) => return Ended::Stopped,
+                Ok(()) | Err(Halt::Gone | Halt::Over) => return Ended::Stopped,
                 Err(Halt::Failed(failure)) => return Ended::Failed(failure),
                 Err(Halt::Passing(reason) | Halt::Busy(reason)) => {
                     let (processor, topic) = (&self.plan.name, self.topic.name());
                     let partition = self.partition.index();
                     tracing::warn!(%processor, %topic, %partition, %reason, "a task of a processor begins again");
+                    self.waits(reason);
                 }
             }
             if began.elapsed() > PAUSE_MAX {
@@ -110,10 +103,10 @@ impl Task {
                 return ledger.commit(&core).await;
             }
             let turned = self.turn(&core, ledger).await;
-            let commits = match turned {
-                Ok(_) => ledger.is_due(),
+            let commits = match &turned {
+                Ok(Turn::Done | Turn::Nothing) => ledger.is_due(),
                 // Before it stands still for long, so that nobody waits for what is done.
-                Err(Halt::Busy(_) | Halt::Failed(_)) => ledger.is_whole(),
+                Ok(Turn::Again(..)) | Err(Halt::Busy(_) | Halt::Failed(_) | Halt::Over) => ledger.is_whole(),
                 Err(Halt::Passing(_) | Halt::Gone) => false,
             };
             if commits {
@@ -121,203 +114,57 @@ impl Task {
             }
             drop(core);
             match turned {
-                Ok(true) => pause = PAUSE_MIN,
-                Ok(false) => self.wait(ledger).await,
-                Err(Halt::Busy(reason)) => {
+                Ok(Turn::Again(waiting, attempts)) => {
+                    self.progress.set_waiting(Some(waiting));
+                    self.rest(pause_behind(attempts)).await;
+                }
+                Err(Halt::Busy(reason)) if ledger.is_whole() => {
                     tracing::debug!(processor = %self.plan.name, %reason, "a task of a processor waits");
+                    self.waits(reason);
                     self.rest(pause).await;
                     pause = longer(pause);
+                }
+                Ok(turned) => {
+                    self.progress.set_waiting(None);
+                    pause = PAUSE_MIN;
+                    if let Turn::Nothing = turned {
+                        self.wait(ledger).await;
+                    }
                 }
                 Err(halt) => return Err(halt),
             }
         }
     }
 
-    /// Processes what there is, up to one batch; answers whether there was something.
-    async fn turn(&self, core: &Arc<Core>, ledger: &mut Ledger) -> Result<bool, Halt> {
-        self.check_topics()?;
-        let from = ledger.position();
-        if !self.has_news(from) {
-            return Ok(false);
-        }
-        let _room = core.processors.room().await;
-        let isolation = Isolation::ReadCommitted;
-        let reading = Reading { core, topic: &self.topic, partition: &self.partition, isolation };
-        let read = reading.read(from, limits::MODULE_CALL_RECORDS_MAX, limits::READ_BYTES_DEFAULT).await;
-        let fetched = match read {
-            Err(
-                FetchError::BelowStart { log_start_offset: next, .. }
-                | FetchError::BeyondEnd { high_watermark: next, .. },
-            ) => {
-                let (processor, topic, partition) = (&self.plan.name, self.topic.name(), self.partition.index());
-                tracing::warn!(%processor, %topic, %partition, %from, %next, "records are gone that were not processed");
-                ledger.move_to(next);
-                return Ok(true);
+    /// Waits for room to work on a batch; none if before that it is to stop or to commit.
+    pub(super) async fn room<'a>(&self, core: &'a Core, ledger: &Ledger) -> Option<SemaphorePermit<'a>> {
+        let (mut stop, due) = (self.stop.clone(), ledger.due());
+        let due = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
             }
-            read => read?,
         };
-        let place = format!("{} {} {from}", self.topic.id().0, self.partition.index());
-        let moment = core.modules.moment(Some(place.as_bytes()));
-        let input = Input::of(self.topic.name(), fetched, moment, self.plan.pipeline.timestamp.as_ref()).await;
-        let versions = self.plan.pipeline.versions(&core.modules).await.map_err(Halt::Busy)?;
-        let is_broken = input.is_broken.then_some(input.next);
-        self.process(core, ledger, input, &versions).await?;
-        match is_broken {
-            Some(at) if at == ledger.position() => Err(self.failure(at, "the stored batch cannot be read".to_owned())),
-            _ => Ok(true),
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stops| *stops) => None,
+            room = core.processors.room() => Some(room),
+            () = due => None,
         }
     }
 
-    /// Runs the steps over a batch, part by part where it fails as a whole, and stores what comes of each. Stops at the end
-    /// of a part if it is told to.
-    async fn process(
-        &self,
-        core: &Arc<Core>,
-        ledger: &mut Ledger,
-        input: Input,
-        versions: &Arc<Versions>,
-    ) -> Result<(), Halt> {
-        let Input { batch, next, skipped, .. } = input;
-        ledger.tally().skipped += skipped;
-        ledger.tally().records_in += skipped;
-        let mut parts = if batch.sections.is_empty() { Vec::new() } else { vec![batch] };
-        while let Some(part) = parts.pop() {
-            let judged = match self.plan.pipeline.ask(versions, part.clone()).await {
-                Ok(judged) => judged,
-                Err(StepFault::Busy(reason)) => return Err(Halt::Busy(reason)),
-                Err(StepFault::Failed(_)) if part.record_count() > 1 => {
-                    if self.is_stopped() {
-                        return Ok(());
-                    }
-                    let halves = part.split_at(part.record_count() / 2);
-                    let (front, back) = halves.map_err(|error| self.failure(ledger.position(), error.to_string()))?;
-                    parts.extend([back, front]);
-                    continue;
-                }
-                Err(StepFault::Failed(refused)) => match self.try_again(versions, &part, refused).await? {
-                    Tried::Passed(judged) => judged,
-                    Tried::Stopped => return Ok(()),
-                    Tried::Failed(refused) => {
-                        let at = Input::first_offset(&part).unwrap_or(ledger.position());
-                        self.refuse(core, ledger, &part, (at, refused), self.plan.spec.on_error.attempts).await?;
-                        Judged::default()
-                    }
-                },
-            };
-            self.store(core, ledger, &part, judged).await?;
-            ledger.tally().records_in += part.record_count() as u64;
-            ledger.see(Input::latest(&part));
-            ledger.move_to(parts.last().and_then(Input::first_offset).unwrap_or(next));
-            if ledger.is_due() {
-                ledger.commit(core).await?;
-            }
-        }
-        ledger.move_to(next);
-        Ok(())
-    }
-
-    /// Tries a record as often as it may be that failed once.
-    async fn try_again(&self, versions: &Arc<Versions>, part: &CallBatch, mut refused: Refused) -> Result<Tried, Halt> {
-        let mut pause = PAUSE_MIN;
-        for _ in 1..self.plan.spec.on_error.attempts {
-            if !self.rest(pause).await {
-                return Ok(Tried::Stopped);
-            }
-            pause = longer(pause);
-            match self.plan.pipeline.ask(versions, part.clone()).await {
-                Ok(judged) => return Ok(Tried::Passed(judged)),
-                Err(StepFault::Busy(reason)) => return Err(Halt::Busy(reason)),
-                Err(StepFault::Failed(again)) => refused = again,
-            }
-        }
-        Ok(Tried::Failed(refused))
-    }
-
-    /// Stores what comes out of a part. What the sink does not take has failed as what a module rejects has.
-    async fn store(&self, core: &Arc<Core>, ledger: &mut Ledger, part: &CallBatch, judged: Judged) -> Result<(), Halt> {
-        let Judged { outputs, mut rejected } = judged;
-        let pauses = self.plan.spec.on_error.then == Then::Pause;
-        for mut portion in portions(outputs) {
-            loop {
-                let first = rejected.keys().next().copied().filter(|_| pauses);
-                let is_left =
-                    |output: &Output| first.map_or(!rejected.contains_key(&output.offset), |at| output.offset < at);
-                portion.retain(is_left);
-                if portion.is_empty() {
-                    break;
-                }
-                let refused = ledger.produce(core, &portion).await?;
-                if refused.is_empty() {
-                    break;
-                }
-                for (place, reason) in refused {
-                    rejected.entry(portion[place].offset).or_insert(Refused { module: None, reason });
-                }
-            }
-        }
-        for refused in rejected {
-            self.refuse(core, ledger, part, refused, 1).await?;
-        }
-        Ok(())
-    }
-
-    /// Does with a record that failed what the document says.
-    async fn refuse(
-        &self,
-        core: &Arc<Core>,
-        ledger: &mut Ledger,
-        part: &CallBatch,
-        (offset, refused): (Offset, Refused),
-        attempts: u32,
-    ) -> Result<(), Halt> {
-        let Refused { module, reason } = refused;
-        ledger.tally().errors += 1;
-        let named = match &self.plan.spec.on_error.then {
-            Then::Skip => {
-                ledger.tally().skipped += 1;
-                return Ok(());
-            }
-            Then::Pause => {
-                ledger.move_to(offset);
-                return Err(self.failure(offset, reason));
-            }
-            Then::DeadLetter(named) => named.clone(),
-        };
-        let to = named.map_or_else(|| letters::topic_of(self.topic.name()), Ok).map_err(Halt::failed)?;
-        let found = part.records().filter_map(Result::ok).find(|record| record.offset == offset);
-        let found = found.and_then(|record| Some((record.timestamp, record.to_record().ok()?)));
-        let Some((time, record)) = found else { return Err(self.failure(offset, reason)) };
-        let place = (self.topic.name().clone(), self.partition.index(), offset);
-        let error: String = reason.chars().take(limits::REJECT_REASON_CHARS_MAX).collect();
-        let (group, module) = (&self.plan.group, module.as_ref());
-        let origin = Origin { place: &place, time, group, error: &error, module, attempts: Some(attempts) };
-        ledger.set_aside(core, &to, &origin.on(record), &place).await
-    }
-
-    fn failure(&self, at: Offset, reason: String) -> Halt {
-        let at = Some((self.topic.name().clone(), self.partition.index(), at));
-        Halt::Failed(Failure { reason, at })
-    }
-
-    /// That source and sink are there.
-    fn check_topics(&self) -> Result<(), Halt> {
-        let gone = |what: &str, name: &TopicName| Halt::failed(format!("the {what} topic {name} was deleted"));
-        if self.topic.is_deleted() {
-            return Err(gone("source", self.topic.name()));
-        }
-        if self.sink.is_deleted() {
-            return Err(gone("sink", self.sink.name()));
-        }
-        if self.is_dropped() { Err(Halt::Gone) } else { Ok(()) }
+    /// Says what it waits for, where no record is to blame.
+    fn waits(&self, reason: String) {
+        self.progress.set_waiting(Some(ProcessorWaiting { reason, offset: None, attempts: None }));
     }
 
     /// Whether the partition was dropped, after all of it had expired.
-    fn is_dropped(&self) -> bool {
+    pub(super) fn is_dropped(&self) -> bool {
         let state = self.topic.state();
         state.partition(self.partition.index()).is_none_or(|there| !Arc::ptr_eq(there, &self.partition))
     }
 
-    fn has_news(&self, position: Offset) -> bool {
+    pub(super) fn has_news(&self, position: Offset) -> bool {
         let partition = &self.partition;
         let is_gone = self.topic.is_deleted() || self.sink.is_deleted() || self.is_dropped();
         let is_outside = partition.log_start() > position || position > partition.high_watermark();
@@ -363,26 +210,7 @@ fn longer(pause: Duration) -> Duration {
     (pause * 2).min(PAUSE_MAX)
 }
 
-/// The outputs in portions of bounded size; those of one input are together.
-fn portions(outputs: Vec<Output>) -> Vec<Vec<Output>> {
-    let mut portions: Vec<Vec<Output>> = Vec::new();
-    let mut bytes = 0;
-    for output in outputs {
-        let size = output.record.size_bytes();
-        let fits = |portion: &Vec<Output>| {
-            let is_same = portion.last().is_some_and(|last| last.offset == output.offset);
-            is_same || (portion.len() < PRODUCE_RECORDS_MAX && bytes + size <= PRODUCE_BYTES_MAX)
-        };
-        match portions.last_mut().filter(|portion| fits(portion)) {
-            Some(portion) => {
-                bytes += size;
-                portion.push(output);
-            }
-            None => {
-                bytes = size;
-                portions.push(vec![output]);
-            }
-        }
-    }
-    portions
+/// The pause before a record is tried again that failed so often.
+fn pause_behind(attempts: u32) -> Duration {
+    PAUSE_MIN.saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(PAUSE_MAX)
 }

@@ -6,12 +6,11 @@ use levada_model::{
     Denied, ModuleName, ModuleRef, Offset, PartitionIndex, Principal, ProcessorName, Record, Timestamp, TopicName,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use thiserror::Error;
 
 use crate::From;
 
-/// A processor as its document says. `document` is the JSON that a user put, kept word for word.
+/// A processor as its document says. `document` is the JSON text that a user put, kept word for word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessorSpec {
@@ -29,8 +28,8 @@ pub struct ProcessorSpec {
     pub guarantee: Guarantee,
     /// How often positions are committed, in milliseconds.
     pub commit_interval_ms: u64,
-    /// The document.
-    pub document: Value,
+    /// The document, JSON text.
+    pub document: String,
 }
 
 impl ProcessorSpec {
@@ -120,11 +119,11 @@ pub struct ProcessorInfo {
     pub owner: Principal,
     /// Counts its documents from 1.
     pub version: u64,
-    /// Its document.
-    pub document: Value,
+    /// Its document, JSON text.
+    pub document: String,
     /// How it stands.
     pub state: ProcessorState,
-    /// One for each source partition.
+    /// One for each source partition; none while its positions are being loaded.
     pub tasks: Vec<ProcessorTask>,
 }
 
@@ -139,9 +138,33 @@ pub enum ProcessorState {
     Failed {
         /// Why.
         reason: String,
-        /// Where, if it is one record.
-        at: Option<(TopicName, PartitionIndex, Offset)>,
+        /// The record, if it is one.
+        at: Option<Box<FailedRecord>>,
     },
+}
+
+/// A record over which a processor stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedRecord {
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its partition.
+    pub partition: PartitionIndex,
+    /// Its offset.
+    pub offset: Offset,
+    /// Its time and what it is; none where the stored batch cannot be read.
+    pub record: Option<(Timestamp, Record)>,
+}
+
+/// What a task waits for that cannot go on now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessorWaiting {
+    /// Why it cannot go on.
+    pub reason: String,
+    /// The record that is tried again, if it is one.
+    pub offset: Option<Offset>,
+    /// How often that was tried.
+    pub attempts: Option<u32>,
 }
 
 /// One partition of a source.
@@ -159,12 +182,16 @@ pub struct ProcessorTask {
     pub stream_time: Option<Timestamp>,
     /// Records passed over by `then: skip`, or without what a step needs.
     pub skipped: u64,
+    /// Offsets that were gone before they were processed: expired, deleted, or lost to damage.
+    pub lost: u64,
     /// Records that failed.
     pub errors: u64,
     /// Records that came in.
     pub records_in: u64,
     /// Records that went out.
     pub records_out: u64,
+    /// What it waits for, if it cannot go on now.
+    pub waiting: Option<ProcessorWaiting>,
 }
 
 /// Where a processor is set back to.
@@ -185,6 +212,8 @@ pub struct ProcessorDryRun {
     pub failed: Vec<(PartitionIndex, Offset, String)>,
     /// Records read.
     pub records_in: u64,
+    /// Whether more came out than a trial answers, so that it ended there.
+    pub truncated: bool,
 }
 
 /// Why a call on processors was refused; nothing was changed, if nothing else is said.
@@ -208,9 +237,17 @@ pub enum ProcessorError {
         /// The cap.
         limit: usize,
     },
-    /// Its coordinator is loading, or the host is busy; try again.
-    #[error("{0}")]
-    Busy(String),
+    /// This broker runs no modules, and the document names some.
+    #[error("this broker runs no modules")]
+    NoHost,
+    /// Its coordinator is loading, the host is busy, or its tasks take their time; try again.
+    #[error("{reason}")]
+    Busy {
+        /// What it is.
+        reason: String,
+        /// Whether the change may hold all the same.
+        possible: bool,
+    },
     /// The engine is closing.
     #[error("the engine is closing")]
     Closing,
@@ -225,4 +262,19 @@ pub enum ProcessorError {
         /// Whether the change may hold all the same.
         possible: bool,
     },
+}
+
+impl ProcessorError {
+    /// Something else is in the way now, and nothing was changed.
+    pub(super) fn busy(reason: impl ToString) -> Self {
+        Self::Busy { reason: reason.to_string(), possible: false }
+    }
+
+    /// The same of a change that may hold all the same.
+    pub(super) fn possible(self) -> Self {
+        match self {
+            Self::Busy { reason, .. } => Self::Busy { reason, possible: true },
+            other => other,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod checks;
+mod earlier;
 mod modules;
 mod terms;
 mod transaction;
@@ -27,6 +28,7 @@ use crate::heavy::{Work, compute};
 use crate::partition::{Landed, Landings, NewAppend, blocking};
 use crate::{CreateTopic, Engine};
 use checks::{check_records, one_partition};
+use earlier::Earlier;
 pub(crate) use modules::choose;
 use transaction::{Begun, Refused};
 
@@ -80,6 +82,23 @@ impl Engine {
         Ok(self.begin_authorized(who, topic, request).await?.produced().await)
     }
 
+    /// As [`produce_in_own`](Self::produce_in_own) in this very topic: one of its name that came later is another.
+    ///
+    /// # Errors
+    /// See [`ProduceError`]; nothing was stored then.
+    pub(crate) async fn produce_in_this(
+        &self,
+        who: &Principal,
+        topic: &Arc<Topic>,
+        request: ProduceRequest,
+    ) -> Result<Produced, ProduceError> {
+        self.core.authorize(who, Operation::Write, Resource::Topic(topic.name()))?;
+        if topic.is_deleted() {
+            return Err(ProduceError::NotFound(topic.name().clone()));
+        }
+        Ok(self.begin_in(who, topic, request).await?.produced().await)
+    }
+
     /// Stores records as a request does that was long on its way behind all checks: only the partitions judge them, which a
     /// test has to see.
     ///
@@ -95,7 +114,8 @@ impl Engine {
         let topic = self.core.catalog.get(topic).ok_or_else(|| ProduceError::NotFound(topic.clone()))?;
         let state = topic.state_full();
         let now = self.core.directory.now();
-        let (request, placements) = modules::place(&self.core, &topic, &state, request, now).await?;
+        let none = Earlier::default();
+        let (request, placements) = modules::place(&self.core, &topic, &state, request, &none, now).await?;
         let producer = producer(who, &topic, &request.once);
         Ok(send(&state, request, &placements, producer, now).answers().await)
     }
@@ -120,22 +140,34 @@ impl Engine {
                 self.create_to_write(topic).await?
             }
         };
+        self.begin_in(who, &topic, request).await
+    }
+
+    /// As [`begin_produce`](Self::begin_produce) of one who may write the topic, and use the transaction if there is one.
+    async fn begin_in(
+        &self,
+        who: &Principal,
+        topic: &Arc<Topic>,
+        request: ProduceRequest,
+    ) -> Result<Accepted, ProduceError> {
         let state = topic.state_full();
         let now = self.check(&state, &request)?;
-        let (request, placements) = modules::place(&self.core, &topic, &state, request, now).await?;
-        let request = modules::validate(&self.core, &topic, &state, request, &placements, now).await?;
-        let producer = producer(who, &topic, &request.once);
+        let producer = producer(who, topic, &request.once);
+        let Ok(mut earlier) = Earlier::find(&state, producer).await else {
+            let fault = Arc::new(AppendError::KeyReused.into());
+            return Ok(Accepted::refused(&request, fault));
+        };
+        let request = earlier.name(&state, request).await;
+        let (request, mut placements) = modules::place(&self.core, topic, &state, request, &earlier, now).await?;
+        earlier.keep_apart(&request.records, &mut placements, state.active_count);
+        let request = modules::validate(&self.core, topic, &state, request, &placements, &earlier, now).await?;
         let transaction = match &request.once {
             Once::Transaction { transaction, .. } => {
                 let partitions = BTreeSet::from_iter(placements.iter().copied());
-                Some(transaction::begin(&self.core, &topic, *transaction, partitions).await?)
+                Some(transaction::begin(&self.core, topic, *transaction, partitions).await?)
             }
             Once::No | Once::Key { .. } | Once::Producer { .. } => None,
         };
-        if is_key_reused(&state, producer).await {
-            let fault = Arc::new(AppendError::KeyReused.into());
-            return Ok(Accepted::refused(&request, fault));
-        }
         let work = if state.config.compression == Compression::None { Work::Check } else { Work::Parse };
         let bytes = request.records.iter().map(|record| record.record.size_bytes()).sum();
         let sent = compute(work, bytes, move || send(&state, request, &placements, producer, now)).await;
@@ -355,18 +387,6 @@ fn placed(partition: PartitionIndex, landed: Option<Landed>, i: u64, sent_at: Re
         (_, Err(now)) => now,
     };
     Placed { partition, offset: landed.map(|landed| landed.base_offset.advance(i)), timestamp }
-}
-
-/// Whether an idempotency key was used before with another body, in whichever partition that body went to. Each partition
-/// judges its own part once more when it is appended.
-async fn is_key_reused(state: &Arc<TopicState>, producer: Producer) -> bool {
-    match producer {
-        (Some((id, epoch, sequence)), SequenceCheck::Key) if state.active_count > 1 => {
-            let state = state.clone();
-            blocking(move || state.partitions().any(|partition| partition.is_key_reused(id, (epoch, sequence)))).await
-        }
-        _ => false,
-    }
 }
 
 /// Why a topic that is not there yet cannot take an append that expects this offset.

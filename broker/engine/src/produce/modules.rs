@@ -1,18 +1,20 @@
 //! Modules on a record's way in: the topic's partitioner, and its validator.
 //!
-//! A partitioner that fails is stood in for, and that is counted; a validator that fails lets nothing pass.
+//! A partitioner that fails is stood in for, and that is counted; a validator that fails lets nothing pass. Not here: where a
+//! request went that came before (`earlier`).
 
 use std::sync::Arc;
 
 use levada_extension::{
     CallBatch, CallSection, KeyRecord, Keys, ModuleFault, Murmur2, Partitioner, Verdict, check_partitions,
 };
-use levada_log::RecordSection;
-use levada_model::{Offset, PartitionIndex, Timestamp, TimestampType, TopicName, limits};
+use levada_model::{Offset, PartitionIndex, Timestamp, TopicName, limits};
 
+use super::earlier::Earlier;
 use super::{BatchBuf, Once, ProduceError, ProduceRecord, ProduceRequest, RecordFault, by_partition};
 use crate::catalog::{Topic, TopicState};
 use crate::engine::Core;
+use crate::fetch::call_section;
 use crate::modules::judge;
 
 /// The partition of each record: the one it names, else the partitioner's choice. With an `Idempotency-Key` a record
@@ -22,11 +24,12 @@ pub(super) async fn place(
     topic: &Topic,
     state: &TopicState,
     request: ProduceRequest,
+    earlier: &Earlier,
     now: Timestamp,
 ) -> Result<(ProduceRequest, Vec<PartitionIndex>), ProduceError> {
     let (request, chosen) = match &state.partitioner {
         Some(_) if request.records.iter().any(|record| record.partition.is_none()) => {
-            by_module(core, topic, state, request, now).await?
+            by_module(core, topic, state, request, earlier, now).await?
         }
         _ => (request, None),
     };
@@ -38,18 +41,24 @@ pub(super) async fn place(
     Ok((request, placements))
 }
 
-/// That the topic's validator, if it has one, lets all records pass.
+/// That the topic's validator, if it has one, lets all records pass. It is not asked about what is stored already, since its
+/// answer may be another by now.
 pub(super) async fn validate(
     core: &Core,
     topic: &Topic,
     state: &TopicState,
     request: ProduceRequest,
     placements: &[PartitionIndex],
+    earlier: &Earlier,
     now: Timestamp,
 ) -> Result<ProduceRequest, ProduceError> {
     let Some(validator) = &state.validator else { return Ok(request) };
     let moment = core.modules.moment(stand_in(&request.once));
-    let parts = by_partition(placements);
+    let mut parts = by_partition(placements);
+    parts.retain(|(partition, _)| !earlier.is_held_by(*partition));
+    if parts.is_empty() {
+        return Ok(request);
+    }
     let order: Vec<_> = parts.iter().flat_map(|(_, places)| places).copied().collect();
     let records = Arc::new(request.records);
     let (shared, name) = (records.clone(), topic.name().clone());
@@ -107,22 +116,10 @@ pub(super) async fn validate_batches(
     Ok(())
 }
 
-/// A batch that comes built, as a validator is given it.
+/// A batch that comes built, as a validator is given it: not stored yet, so its offsets count from 0.
 pub(super) fn section(topic: &TopicName, partition: PartitionIndex, batch: &BatchBuf) -> Option<CallSection> {
-    let header = batch.header();
-    let RecordSection { records, record_count } = batch.section().ok()?;
-    Some(CallSection {
-        topic: topic.clone(),
-        partition,
-        base_offset: Offset(0),
-        base_timestamp: match header.timestamp_type() {
-            TimestampType::CreateTime => header.base_timestamp,
-            TimestampType::LogAppendTime => header.max_timestamp,
-        },
-        timestamp_type: header.timestamp_type(),
-        record_count,
-        records,
-    })
+    let section = call_section(topic, partition, batch.header(), batch.section().ok()?);
+    Some(CallSection { base_offset: Offset(0), ..section })
 }
 
 /// What stands in for the key of a record that has none.
@@ -152,6 +149,7 @@ async fn by_module(
     topic: &Topic,
     state: &TopicState,
     request: ProduceRequest,
+    earlier: &Earlier,
     now: Timestamp,
 ) -> Result<(ProduceRequest, Option<Vec<PartitionIndex>>), ProduceError> {
     let Some(partitioner) = &state.partitioner else { return Ok((request, None)) };
@@ -180,6 +178,9 @@ async fn by_module(
         // Who comes again finds room, and then its records go where they belong.
         Err(ModuleFault::Busy(busy)) => {
             return Err(ProduceError::PartitionerBusy { module: partitioner.module().clone(), busy });
+        }
+        Err(fault) if !earlier.lets_stand_in() => {
+            return Err(ProduceError::Partitioner { module: partitioner.module().clone(), fault });
         }
         Err(fault) => {
             core.directory.counters().partitioner_fallbacks.add(1);

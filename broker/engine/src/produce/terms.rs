@@ -274,6 +274,15 @@ pub enum ProduceError {
         /// Why.
         busy: ModuleBusy,
     },
+    /// The topic's partitioner has no usable answer, and nothing stands in for it: the idempotency key was stored before, in
+    /// places that cannot be told any more. Try again.
+    #[error("partitioner {module} gave no answer for a request whose key was stored before: {fault}")]
+    Partitioner {
+        /// The partitioner.
+        module: ModuleRef,
+        /// What happened.
+        fault: ModuleFault,
+    },
     /// The topic's validator has no usable answer, so nobody knows whether the records may be stored; try again.
     #[error("validator {module} gave no answer: {fault}")]
     Validator {

@@ -21,7 +21,7 @@ pub use terms::{
 use crate::catalog::{Topic, TopicState};
 use crate::engine::{Core, NODE};
 use crate::metadata::{Applied, Command, MetadataError, Refusal, Stage, TopicImage};
-use crate::modules::{PARTITIONER, VALIDATOR};
+use crate::modules::{CheckedModules, PARTITIONER, VALIDATOR};
 use crate::partition::{Partition, Shut, blocking};
 use crate::{Engine, ModuleError, start};
 
@@ -147,8 +147,13 @@ impl Core {
     pub(crate) fn create_topic(&self, new: CreateTopic) -> Result<Arc<Topic>, TopicError> {
         let CreateTopic { name, partitions, config: set } = new;
         let config = TopicConfig::new(&set)?;
-        self.check_topic_modules(&config)?;
-        let _changes = self.begin_change()?;
+        let _changes = loop {
+            let checked = self.check_topic_modules(&config)?;
+            let changes = self.begin_change()?;
+            if self.modules.are_meant(checked.digests()) {
+                break changes;
+            }
+        };
         let id = TopicId(Uuid::new_v4());
         let image = self.propose_topic(&Command::CreateTopic { name: name.clone(), id, partitions, config: set })?;
         let opened = start::make_dirs(&self.directory, &image).map_err(levada_log::OpenError::from).and_then(|()| {
@@ -175,10 +180,15 @@ impl Core {
 
     fn alter_topic(&self, name: &TopicName, change: AlterTopic) -> Result<Arc<Topic>, TopicError> {
         let looked_through = self.look_for_keys(name, &change)?;
-        self.check_altered_modules(name, &change)?;
-        let _changes = self.begin_change()?;
-        let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
-        let config = changed(&topic.state(), &change)?;
+        let (_changes, topic, config) = loop {
+            let checked = self.check_altered_modules(name, &change)?;
+            let changes = self.begin_change()?;
+            let topic = self.catalog.get(name).ok_or_else(|| TopicError::NotFound(name.clone()))?;
+            let config = changed(&topic.state(), &change)?;
+            if checked.is_none_or(|checked| checked.is_of(&config) && self.modules.are_meant(checked.digests())) {
+                break (changes, topic, config);
+            }
+        };
         let switch = self.require_keys(&topic, &config, &looked_through)?;
         let image = self.propose_topic(&Command::AlterTopic {
             name: name.clone(),
@@ -196,13 +206,17 @@ impl Core {
     }
 
     /// Checks the modules of a change that names one or its config.
-    fn check_altered_modules(&self, name: &TopicName, change: &AlterTopic) -> Result<(), TopicError> {
+    fn check_altered_modules(
+        &self,
+        name: &TopicName,
+        change: &AlterTopic,
+    ) -> Result<Option<CheckedModules>, TopicError> {
         let of_modules = |setting: &String| [PARTITIONER, VALIDATOR].iter().any(|module| setting.starts_with(module));
         match self.catalog.get(name) {
             Some(topic) if change.config.keys().any(of_modules) => {
-                self.check_topic_modules(&changed(&topic.state(), change)?)
+                self.check_topic_modules(&changed(&topic.state(), change)?).map(Some)
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The check of an assignor's answer.
 
-use levada_model::MemberId;
+use levada_model::{MemberId, PartitionIndex};
 use thiserror::Error;
 
 use super::board::Board;
-use super::{Assignment, AssignorInput, TopicPartition};
+use super::{Assignment, AssignorInput, AssignorMember, TopicPartition};
 
 /// What is wrong with an assignor's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -24,6 +24,16 @@ pub enum AssignmentError {
         member: MemberId,
         /// What was given.
         partition: TopicPartition,
+    },
+    /// A topic that was not in the input, from whoever names topics by their places there.
+    #[error("member {member} was given partitions of topic {place} of {topics}")]
+    UnknownTopic {
+        /// Whom they were given to.
+        member: MemberId,
+        /// What was named.
+        place: u32,
+        /// How many topics there are.
+        topics: usize,
     },
     /// A partition of a topic that the member does not subscribe to.
     #[error("member {member} was given {}, whose topic it does not subscribe to", show(partition))]
@@ -49,6 +59,33 @@ pub enum AssignmentError {
         /// What is missing.
         partition: TopicPartition,
     },
+}
+
+/// Reads and checks an assignor's answer that names each partition by its topic's place in the input and its number: a list
+/// for each member.
+///
+/// # Errors
+/// As [`check_assignment`], and at a place that no topic has.
+pub fn read_assignment(
+    input: &AssignorInput,
+    answer: impl ExactSizeIterator<Item = impl IntoIterator<Item = (u32, u32)>>,
+) -> Result<Assignment, AssignmentError> {
+    if answer.len() != input.members.len() {
+        return Err(AssignmentError::Members { expected: input.members.len(), got: answer.len() });
+    }
+    let mut assignment = Assignment::with_capacity(answer.len());
+    for (AssignorMember { member_id, .. }, list) in input.members.iter().zip(answer) {
+        let partition = |(place, partition): (u32, u32)| match input.topics.get(place as usize) {
+            Some(topic) => Ok(TopicPartition { topic: topic.topic, partition: PartitionIndex(partition) }),
+            None => {
+                let (member, topics) = (member_id.clone(), input.topics.len());
+                Err(AssignmentError::UnknownTopic { member, place, topics })
+            }
+        };
+        assignment.push(list.into_iter().map(partition).collect::<Result<_, _>>()?);
+    }
+    check_assignment(input, &assignment)?;
+    Ok(assignment)
 }
 
 /// Checks an assignor's answer: every subscribed partition exactly once, each with a member that subscribes to it, and

@@ -1,7 +1,7 @@
 //! What every transform must do.
 
 use super::{batch, some_records};
-use crate::{AnswerLimits, CallBatch, Transform, Verdict, Verdicts, check_verdicts};
+use crate::{AnswerLimits, CallBatch, Transform, Verdict, check_verdicts};
 
 /// Runs the suite of [`Transform`] over records of all sorts, which it must have verdicts for.
 ///
@@ -36,12 +36,5 @@ fn verdicts(transform: &dyn Transform, batch: &CallBatch) -> Vec<Verdict> {
     let count = batch.record_count();
     let answer = transform.transform(batch).unwrap_or_else(|fault| panic!("no answer for {count} records: {fault}"));
     check_verdicts(&answer, count, &AnswerLimits::default()).expect("a well-formed answer");
-    match answer {
-        Verdicts::Each(each) => each,
-        Verdicts::Keep(places) => {
-            let mut each = vec![Verdict::Drop; count];
-            places.iter().for_each(|place| each[*place as usize] = Verdict::Pass);
-            each
-        }
-    }
+    answer.into_each(count)
 }

@@ -24,7 +24,7 @@ pub fn decode_values(answer: Bytes, expected: usize, limits: &AnswerLimits) -> R
         if let Some(bytes) = bytes
             && let Err(error) = serde_json::from_slice::<&serde_json::value::RawValue>(bytes)
         {
-            return Err(AnswerError::Json { detail: format!("value {item}: {error}") });
+            return Err(AnswerError::json(format!("value {item}: {error}")));
         }
     }
     Ok(items)

@@ -114,9 +114,17 @@ pub enum AnswerError {
     /// An answer in JSON that is not what it must be.
     #[error("the answer is not what it must be: {detail}")]
     Json {
-        /// What is wrong, and where.
+        /// What is wrong, and where; at most [`MODULE_REASON_BYTES_MAX`](limits::MODULE_REASON_BYTES_MAX) bytes.
         detail: String,
     },
+}
+
+impl AnswerError {
+    /// One of JSON, which may repeat what the guest wrote, cut as any reason is.
+    pub(super) fn json(mut detail: String) -> Self {
+        detail.truncate(detail.floor_char_boundary(limits::MODULE_REASON_BYTES_MAX));
+        Self::Json { detail }
+    }
 }
 
 /// What an answer is held to.
@@ -126,6 +134,8 @@ pub struct AnswerLimits {
     pub answer_bytes_max: usize,
     /// Records in place of one.
     pub emitted_records_max: usize,
+    /// Records in place of others in the whole answer.
+    pub emitted_in_all_max: usize,
     /// Bytes of the parts that the answer gives of one record, and of one value of an aggregator. What takes the record has
     /// a limit of its own on the whole.
     pub record_bytes_max: usize,
@@ -140,7 +150,8 @@ impl Default for AnswerLimits {
         Self {
             answer_bytes_max: limits::MODULE_ANSWER_BYTES_MAX,
             emitted_records_max: limits::MODULE_EMITTED_RECORDS_MAX,
-            record_bytes_max: limits::MESSAGE_BYTES_MAX,
+            emitted_in_all_max: limits::REQUEST_RECORDS_MAX,
+            record_bytes_max: limits::MODULE_ANSWER_BYTES_MAX,
             reason_bytes_max: limits::MODULE_REASON_BYTES_MAX,
             accumulator_bytes_max: limits::MODULE_ACCUMULATOR_BYTES_MAX,
         }

@@ -1,14 +1,16 @@
 //! The JSON form of a batch and its verdicts, for modules in script languages.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
-use levada_model::{Header, Timestamp};
-use serde::de::{DeserializeSeed, SeqAccess, Visitor};
+use levada_model::{Header, Timestamp, limits};
+use serde::de::{DeserializeSeed, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use super::verdicts::at_most;
 use super::{AnswerError, AnswerLimits, check_verdicts};
 use crate::{CallBatch, CallRecord, EmittedRecord, Fields, MalformedRecord, Part, Verdict, Verdicts};
 
@@ -59,7 +61,7 @@ enum Judged<'a> {
     Drop,
     Reject(String),
     #[serde(borrow)]
-    Emit(Vec<Written<'a>>),
+    Emit(Few<Written<'a>, { limits::MODULE_EMITTED_RECORDS_MAX }>),
 }
 
 /// An emitted record; what is absent is the input's.
@@ -72,9 +74,13 @@ struct Written<'a> {
     value: Option<&'a RawValue>,
     #[serde(default)]
     tombstone: bool,
-    headers: Option<Vec<(String, Option<String>)>>,
+    headers: Option<Few<(String, Option<String>), { limits::RECORD_HEADERS_MAX }>>,
     timestamp: Option<i64>,
 }
+
+/// An array of which no more is kept than there may be, and one to see that there are more: an item takes a few bytes of the
+/// answer and a hundred in memory.
+struct Few<T, const MAX: usize>(Vec<T>);
 
 /// The batch as a module that reads `fields` is given it in JSON. Values are spliced as they are; each is checked first, so
 /// that none can end its place and forge others.
@@ -102,9 +108,10 @@ pub fn decode_json_verdicts(answer: &str, records: usize, limits: &AnswerLimits)
     if answer.len() > limits.answer_bytes_max {
         return Err(AnswerError::TooLarge { bytes: answer.len(), bytes_max: limits.answer_bytes_max });
     }
-    let wrong = |error: serde_json::Error| AnswerError::Json { detail: error.to_string() };
+    let wrong = |error: serde_json::Error| AnswerError::json(error.to_string());
     let mut deserializer = serde_json::Deserializer::from_str(answer);
-    let each = AtMost(records).deserialize(&mut deserializer).map_err(wrong)?;
+    let emitted_max = limits.emitted_in_all_max;
+    let each = AtMost { records, emitted_max }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     let verdicts = Verdicts::Each(each);
     check_verdicts(&verdicts, records, limits)?;
@@ -139,8 +146,11 @@ fn show<'a>(record: &CallRecord<'a>, fields: Fields, place: usize) -> Result<Sho
     Ok(Shown { key, value, headers, timestamp, place })
 }
 
-/// Reads no more verdicts than there are records, and one to see that there are more.
-struct AtMost(usize);
+/// Reads no more verdicts than there are records, and one to see that there are more; and no more records in all.
+struct AtMost {
+    records: usize,
+    emitted_max: usize,
+}
 
 impl<'de> DeserializeSeed<'de> for AtMost {
     type Value = Vec<Verdict>;
@@ -154,16 +164,22 @@ impl<'de> Visitor<'de> for AtMost {
     type Value = Vec<Verdict>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an array of {} verdicts", self.0)
+        write!(f, "an array of {} verdicts", self.records)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-        let mut verdicts = Vec::new();
+        let (mut verdicts, mut emitted) = (Vec::new(), 0);
         while let Some(judged) = sequence.next_element::<Judged<'de>>()? {
-            if verdicts.len() == self.0 {
-                return Err(serde::de::Error::invalid_length(verdicts.len() + 1, &self));
+            let item = verdicts.len();
+            if item == self.records {
+                return Err(serde::de::Error::invalid_length(item + 1, &self));
             }
-            verdicts.push(verdict(judged).map_err(serde::de::Error::custom)?);
+            let verdict = verdict(judged).map_err(serde::de::Error::custom)?;
+            if let Verdict::Emit(records) = &verdict {
+                emitted += records.len();
+                at_most(item, "records in all", emitted, self.emitted_max).map_err(serde::de::Error::custom)?;
+            }
+            verdicts.push(verdict);
         }
         Ok(verdicts)
     }
@@ -174,7 +190,7 @@ fn verdict(judged: Judged<'_>) -> Result<Verdict, &'static str> {
         Judged::Pass => Verdict::Pass,
         Judged::Drop => Verdict::Drop,
         Judged::Reject(reason) => Verdict::Reject(reason),
-        Judged::Emit(records) => Verdict::Emit(records.into_iter().map(emitted).collect::<Result<_, _>>()?),
+        Judged::Emit(Few(records)) => Verdict::Emit(records.into_iter().map(emitted).collect::<Result<_, _>>()?),
     })
 }
 
@@ -186,7 +202,7 @@ fn emitted(written: Written<'_>) -> Result<EmittedRecord, &'static str> {
         (false, Some(value)) => Part::Given(Some(Bytes::copy_from_slice(value.get().as_bytes()))),
         (false, None) => Part::Input,
     };
-    let headers = written.headers.map_or(Part::Input, |headers| {
+    let headers = written.headers.map_or(Part::Input, |Few(headers)| {
         let header = |(name, value): (String, Option<String>)| Header { name, value: value.map(owned) };
         Part::Given(headers.into_iter().map(header).collect())
     });
@@ -196,6 +212,34 @@ fn emitted(written: Written<'_>) -> Result<EmittedRecord, &'static str> {
         headers,
         timestamp: written.timestamp.map_or(Part::Input, |timestamp| Part::Given(Timestamp(timestamp))),
     })
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(FewVisitor(PhantomData))
+    }
+}
+
+struct FewVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for FewVisitor<T, MAX> {
+    type Value = Few<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of at most {MAX} items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        let mut few = Vec::new();
+        while few.len() <= MAX {
+            match sequence.next_element()? {
+                Some(item) => few.push(item),
+                None => return Ok(Few(few)),
+            }
+        }
+        while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Few(few))
+    }
 }
 
 /// Tells null from absent.

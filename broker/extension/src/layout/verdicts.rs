@@ -19,12 +19,13 @@ const REJECT: u8 = 3;
 pub fn decode_verdicts(answer: Bytes, records: usize, limits: &AnswerLimits) -> Result<Vec<Verdict>, AnswerError> {
     let mut reader = Reader::open(answer, records, limits)?;
     let mut verdicts = Vec::with_capacity(records);
+    let mut emitted = 0;
     for item in 0..records {
         reader.item = item;
         let verdict = match reader.byte("verdict")? {
             DROP => Verdict::Drop,
             PASS => Verdict::Pass,
-            EMIT => Verdict::Emit(emitted_records(&mut reader, limits)?),
+            EMIT => Verdict::Emit(emitted_records(&mut reader, &mut emitted, limits)?),
             REJECT => Verdict::Reject(reader.text("reason")?),
             code => return Err(AnswerError::Unknown { item, part: "verdict", code }),
         };
@@ -44,7 +45,14 @@ pub fn check_verdicts(verdicts: &Verdicts, records: usize, limits: &AnswerLimits
         Verdicts::Keep(places) => check_places(places, records),
         Verdicts::Each(each) if each.len() != records => Err(AnswerError::Count { expected: records, got: each.len() }),
         Verdicts::Each(each) => {
-            each.iter().enumerate().try_for_each(|(item, verdict)| check_verdict(item, verdict, limits))
+            let mut emitted = 0;
+            each.iter().enumerate().try_for_each(|(item, verdict)| {
+                if let Verdict::Emit(records) = verdict {
+                    emitted += records.len();
+                    at_most(item, "records in all", emitted, limits.emitted_in_all_max)?;
+                }
+                check_verdict(item, verdict, limits)
+            })
         }
     }
 }
@@ -64,31 +72,38 @@ fn check_places(places: &[u32], records: usize) -> Result<(), AnswerError> {
 }
 
 fn check_verdict(item: usize, verdict: &Verdict, limits: &AnswerLimits) -> Result<(), AnswerError> {
-    let at_most = |part, got: usize, max: usize| match got > max {
-        true => Err(AnswerError::TooMany { item, part, got, max }),
-        false => Ok(()),
-    };
     match verdict {
         Verdict::Pass | Verdict::Drop => Ok(()),
-        Verdict::Reject(reason) => at_most("bytes of reason", reason.len(), limits.reason_bytes_max),
+        Verdict::Reject(reason) => at_most(item, "bytes of reason", reason.len(), limits.reason_bytes_max),
         Verdict::Emit(records) => {
-            at_most("records", records.len(), limits.emitted_records_max)?;
+            at_most(item, "records", records.len(), limits.emitted_records_max)?;
             records.iter().try_for_each(|record| {
                 if let Part::Given(headers) = &record.headers {
-                    at_most("headers", headers.len(), RECORD_HEADERS_MAX)?;
+                    at_most(item, "headers", headers.len(), RECORD_HEADERS_MAX)?;
                 }
-                at_most("bytes of a record", record.given_bytes(), limits.record_bytes_max)
+                at_most(item, "bytes of a record", record.given_bytes(), limits.record_bytes_max)
             })
         }
     }
 }
 
-fn emitted_records(reader: &mut Reader, limits: &AnswerLimits) -> Result<Vec<EmittedRecord>, AnswerError> {
-    let got = reader.count("record count")?;
-    if got > limits.emitted_records_max {
-        let max = limits.emitted_records_max;
-        return Err(AnswerError::TooMany { item: reader.item, part: "records", got, max });
+pub(super) fn at_most(item: usize, part: &'static str, got: usize, max: usize) -> Result<(), AnswerError> {
+    match got > max {
+        true => Err(AnswerError::TooMany { item, part, got, max }),
+        false => Ok(()),
     }
+}
+
+/// Reads no more of them than there may be: one takes a byte here and a hundred in memory.
+fn emitted_records(
+    reader: &mut Reader,
+    in_all: &mut usize,
+    limits: &AnswerLimits,
+) -> Result<Vec<EmittedRecord>, AnswerError> {
+    let got = reader.count("record count")?;
+    at_most(reader.item, "records", got, limits.emitted_records_max)?;
+    *in_all += got;
+    at_most(reader.item, "records in all", *in_all, limits.emitted_in_all_max)?;
     (0..got).map(|_| emitted_record(reader)).collect()
 }
 
@@ -122,6 +137,7 @@ fn nullable_part(reader: &mut Reader, source: u8, part: &'static str) -> Result<
 
 fn given_headers(reader: &mut Reader) -> Result<Vec<Header>, AnswerError> {
     let got = reader.count("header count")?;
+    at_most(reader.item, "headers", got, RECORD_HEADERS_MAX)?;
     let mut headers = Vec::new();
     for _ in 0..got {
         headers.push(Header { name: reader.text("header name")?, value: reader.nullable("header value")? });

@@ -49,15 +49,15 @@ pub struct ModuleStats {
     pub calls: u64,
     /// Records (keys, members' partitions) given to it.
     pub records: u64,
-    /// CPU time of its calls.
+    /// CPU time of its calls, and of setting its instances up.
     pub cpu: Duration,
     /// CPU time of a call that 99 of 100 do not exceed, to one digit or two.
     pub call_p99: Duration,
     /// Most memory that one instance held, tables included.
     pub memory_peak_bytes: u64,
-    /// Calls in which it trapped or wanted too much memory.
+    /// Calls and first steps of instances in which it trapped or wanted too much memory.
     pub traps: u64,
-    /// Calls that took too long.
+    /// Calls and first steps of instances that took too long.
     pub deadlines: u64,
     /// Answers that were refused.
     pub refused_answers: u64,
@@ -65,7 +65,7 @@ pub struct ModuleStats {
     pub fallbacks: u64,
     /// Instances set up.
     pub instances: u64,
-    /// Instructions, where they are counted: in a dry run.
+    /// Instructions, where they are counted: in a dry run. What the host is asked to do costs some too.
     pub instructions: Option<u64>,
     /// The module's own counters.
     pub counters: BTreeMap<String, u64>,

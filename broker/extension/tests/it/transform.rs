@@ -1,6 +1,11 @@
 //! The filter that is built in: each test of the interface, and what it does with records that have nothing to test.
 
-use levada_extension::{JsonFilter, JsonPointer, JsonTest, conformance};
+use bytes::Bytes;
+use levada_extension::{
+    AnswerError, CallBatch, CallSection, EmittedRecord, JsonFilter, JsonPointer, JsonTest, ModuleFault, Moment,
+    OutputRoom, Part, Verdict, check_outputs, conformance,
+};
+use levada_model::{Header, PartitionIndex, Record, Timestamp, TopicName};
 use serde_json::{Value, json};
 
 fn filter(pointer: &str, test: JsonTest) -> JsonFilter {
@@ -156,4 +161,46 @@ fn a_pointer_finds_what_the_rfc_says() {
     for pointer in ["foo", "/~", "/~2", "/a~", "/~~01"] {
         assert!(pointer.parse::<JsonPointer>().is_err(), "{pointer}");
     }
+}
+
+/// One that costs the answer a byte.
+fn input() -> EmittedRecord {
+    EmittedRecord { key: Part::Input, value: Part::Input, headers: Part::Input, timestamp: Part::Input }
+}
+
+#[test]
+fn what_comes_of_a_call_counts_with_what_it_takes_of_its_input() {
+    let header = Header { name: "a".to_owned(), value: None };
+    let record = Record { headers: vec![header; 1_000], ..Record::default() };
+    let records = vec![(Timestamp(1), record.clone()); 10];
+    let topic = TopicName::new("t").expect("a name");
+    let moment = Moment { time: Timestamp(1), seed: 0 };
+    let section = CallSection::unstored(topic, PartitionIndex(0), &records);
+    let batch = CallBatch { moment, sections: vec![section] };
+    let verdicts = |emitted: usize| vec![Verdict::Emit(vec![input(); emitted]); 10];
+    assert_eq!(check_outputs(&batch, &verdicts(10)), Ok(()));
+    // A thousand records, each with a thousand headers of one byte: far more in memory than the one byte says.
+    let fault = check_outputs(&batch, &verdicts(100));
+    assert!(
+        matches!(fault, Err(ModuleFault::Answer(AnswerError::TooMany { part: "bytes of records in all", .. }))),
+        "{fault:?}"
+    );
+    let mut room = OutputRoom::default();
+    assert_eq!(room.take(0, &record, &Verdict::Drop), Ok(()));
+    assert_eq!(room, OutputRoom::default());
+    assert_eq!(room.take(0, &record, &Verdict::Pass), Ok(()));
+    assert_ne!(room, OutputRoom::default());
+    let given = EmittedRecord { value: Part::Given(Some(Bytes::from(vec![0; 33 << 20]))), ..input() };
+    let before = room;
+    assert!(room.take(3, &record, &Verdict::Emit(vec![given])).is_err());
+    assert_eq!(room, before, "nothing is taken where there is no room");
+}
+
+#[test]
+fn records_that_come_of_a_call_are_counted() {
+    let (mut room, record) = (OutputRoom::default(), Record::default());
+    let hundred = Verdict::Emit(vec![input(); 100]);
+    (0..1_000).for_each(|item| assert_eq!(room.take(item, &record, &hundred), Ok(())));
+    let error = AnswerError::TooMany { item: 1_000, part: "records in all", got: 100_001, max: 100_000 };
+    assert_eq!(room.take(1_000, &record, &Verdict::Pass), Err(error));
 }

@@ -132,11 +132,13 @@ impl PartitionLog {
         LogReader::new(self.state.clone())
     }
 
-    /// Whether an idempotency key, as a derived producer id, stands here for an append with another digest: then a batch
-    /// of it would be [`AppendError::KeyReused`], here and, for a topic's owner, in the topic's other partitions.
+    /// What an idempotency key, as a derived producer id, stands for here: the digest, and the offset of its append. A batch
+    /// of it with another digest would be [`AppendError::KeyReused`], here and, for a topic's owner, in the topic's other
+    /// partitions; one with this digest is stored already.
     #[must_use]
-    pub fn is_key_reused(&self, id: ProducerId, digest: (ProducerEpoch, Sequence), now: Timestamp) -> bool {
-        self.producers.is_key_reused(id, digest, now, self.options.producer_expiration_ms)
+    pub fn keyed_append(&self, id: ProducerId, now: Timestamp) -> Option<((ProducerEpoch, Sequence), Offset)> {
+        let append = self.producers.keyed_append(id, now, self.options.producer_expiration_ms)?;
+        Some((append.digest, append.base_offset))
     }
 
     /// Changes what may change.

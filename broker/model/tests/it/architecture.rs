@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("levada-fixtures", &[]),
+    ("guests", &["levada-plugin"]),
     ("levada-host", &["levada-extension", "levada-model"]),
     // What plug-in authors use knows the contract and nothing of the broker.
     ("levada-plugin", &[]),

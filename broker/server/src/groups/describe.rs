@@ -2,12 +2,12 @@
 
 use axum::Json;
 use http::StatusCode;
-use levada_api::{AssignorFallback, GroupDescription, GroupLag, GroupList, GroupMember, GroupSummary};
+use levada_api::{AssignorConfig, AssignorFallback, GroupDescription, GroupLag, GroupList, GroupMember, GroupSummary};
 use levada_model::GroupName;
 
 use super::words::{group_state, member_state, partitions};
 use crate::extract::{GroupPath, NoParams, Params};
-use crate::listing::{Page, next_cursor};
+use crate::listing::Page;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -23,12 +23,9 @@ pub(super) async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<GroupList>, Refusal> {
-    let Page { limit, after } = Page::<GroupName>::read(&mut params)?;
+    let page = Page::<GroupName>::read(&mut params)?;
     params.finish()?;
-    let all = engine.list_groups(&who).await?;
-    let mut left = all.into_iter().filter(|summary| after.as_ref().is_none_or(|after| summary.group > *after));
-    let groups: Vec<_> = left.by_ref().take(limit).map(summary).collect();
-    let next_cursor = left.next().and(groups.last()).map(|last| next_cursor(&last.group));
+    let (groups, next_cursor) = page.cut(engine.list_groups(&who).await?, |summary| &summary.group, summary);
     Ok(Json(GroupList { groups, next_cursor }))
 }
 
@@ -51,6 +48,8 @@ pub(super) async fn describe(
         state: group_state(group.state),
         generation: group.generation,
         assignor: group.assignor.map(|name| name.to_string()),
+        // What a member was let in with is one.
+        assignor_config: group.assignor_config.and_then(|config| AssignorConfig::new(&config).ok()),
         fallback: group.fallback.map(|fallback| AssignorFallback {
             generation: fallback.generation.0,
             assignor: fallback.assignor.to_string(),

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
-use levada_api::{AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo};
+use levada_api::{
+    AssignorConfig, AssignorWord, ErrorCode, GroupHeartbeat, GroupStart, JoinGroup, JoinedGroup, Problem, echo,
+};
 use levada_engine::AssignorName;
 use levada_model::limits::GROUP_TOPICS_MAX;
 use levada_model::{InstanceId, ModuleRef, Timestamp, TopicName};
@@ -26,7 +28,7 @@ use crate::state::{Caller, OpenEngine};
         (status = 201, description = "The group has a new member", body = JoinedGroup,
             headers(("location" = String, description = "Path of the member"))),
         (status = 404, description = "`topic-not-found`: the topics that are not there are named"),
-        (status = 422, description = "`invalid-field`"),
+        (status = 422, description = "`invalid-field`; `invalid-module-config`: the assignor does not take its config"),
     ))]
 pub(super) async fn join(
     OpenEngine(engine): OpenEngine,
@@ -99,7 +101,7 @@ pub(crate) fn wanted(join: JoinGroup, client: &str) -> Result<levada_engine::Joi
     let instance_id = join.instance_id.as_deref().map(InstanceId::new).transpose();
     Ok(levada_engine::JoinGroup {
         topics: topics(&join.topics)?,
-        assignor: assignor(&join.assignor)?,
+        assignor: assignor(&join.assignor, join.assignor_config.as_ref())?,
         session_timeout_ms: join.session_timeout_ms,
         rebalance_timeout_ms: join.rebalance_timeout_ms,
         max_poll_interval_ms: join.max_poll_interval_ms,
@@ -135,15 +137,19 @@ fn topics(names: &[String]) -> Result<Vec<TopicName>, Problem> {
     }
 }
 
-fn assignor(word: &AssignorWord) -> Result<AssignorName, Problem> {
+fn assignor(word: &AssignorWord, config: Option<&AssignorConfig>) -> Result<AssignorName, Problem> {
     match word {
+        AssignorWord::Module(name) => {
+            let module = ModuleRef::new(name).map_err(|error| wrong("/assignor", error.to_string()))?;
+            Ok(AssignorName::Module { module, config: config.map(|config| config.as_str().into()) })
+        }
+        _ if config.is_some() => {
+            Err(wrong("/assignor_config", "only an assignor that is a module has a config".to_owned()))
+        }
         AssignorWord::Range => Ok(AssignorName::Range),
         AssignorWord::RoundRobin => Ok(AssignorName::RoundRobin),
         AssignorWord::Sticky => Ok(AssignorName::Sticky),
         AssignorWord::CooperativeSticky => Ok(AssignorName::CooperativeSticky),
-        AssignorWord::Module(name) => {
-            ModuleRef::new(name).map(AssignorName::Module).map_err(|error| wrong("/assignor", error.to_string()))
-        }
     }
 }
 

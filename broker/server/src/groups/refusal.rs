@@ -36,6 +36,9 @@ fn problem(error: GroupError, pointer: impl Fn(usize) -> String) -> Problem {
             Problem::new(ErrorCode::TopicNotFound, detail).at_each(topics.into_iter().map(place))
         }
         GroupError::NoAssignor(_) => Problem::new(ErrorCode::InvalidField, detail.clone()).at("/assignor", detail),
+        GroupError::AssignorConfig { .. } => {
+            Problem::new(ErrorCode::InvalidModuleConfig, detail.clone()).at("/assignor_config", detail)
+        }
         GroupError::FencedInstance { .. } => Problem::new(ErrorCode::FencedInstance, detail),
         GroupError::IllegalGeneration(committed) => {
             Problem::new(ErrorCode::IllegalGeneration, detail).with(|m| m.refused = refused(committed.refused))

@@ -10,7 +10,7 @@ use levada_model::ModuleName;
 use super::refusal::refuse;
 use super::words::module;
 use crate::extract::{ModulePath, NoParams, Params, VersionPath};
-use crate::listing::{Page, next_cursor};
+use crate::listing::Page;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -26,12 +26,9 @@ pub(super) async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<ModuleList>, Refusal> {
-    let Page { limit, after } = Page::<ModuleName>::read(&mut params)?;
+    let page = Page::<ModuleName>::read(&mut params)?;
     params.finish()?;
-    let all = engine.modules(&who).map_err(refuse)?;
-    let mut left = all.into_iter().filter(|info| after.as_ref().is_none_or(|after| info.name > *after));
-    let modules: Vec<_> = left.by_ref().take(limit).map(module).collect();
-    let next_cursor = left.next().and(modules.last()).map(|last| next_cursor(&last.name));
+    let (modules, next_cursor) = page.cut(engine.modules(&who).map_err(refuse)?, |info| &info.name, module);
     Ok(Json(ModuleList { modules, next_cursor }))
 }
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 use axum::Json;
 use bytes::Bytes;
 use levada_api::{
-    DryRunDifference, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, ErrorCode, ModuleDryRun, Problem,
-    RecordOut, Rendering, VerdictWord, parse_record_list, write_pair,
+    DryRunDifference, DryRunModule, DryRunOutput, DryRunSide, DryRunVerdict, ErrorCode, GroupPartition, ModuleDryRun,
+    Problem, RecordOut, Rendering, VerdictWord, WorldWord, parse_record_list, write_pair,
 };
 use levada_engine::{DryRun, DryRunInput, DryRunRecord, DryRunReport, From, ModuleError, Work, compute};
-use levada_extension::{Verdict, Verdicts};
+use levada_extension::{ModuleConfigError, Verdict};
 use levada_model::limits::{DRY_RUN_RECORDS_MAX, MODULE_CONFIG_BYTES_MAX};
 use levada_model::{Offset, PartitionIndex, Record, Timestamp, TimestampType, TopicName};
 use serde_json::value::RawValue;
 
+use super::group_trial;
 use super::refusal::refuse;
 use super::words::{line, world};
 use crate::extract::{JsonBody, ModulePath, NoParams};
@@ -24,7 +25,7 @@ use crate::state::{Caller, OpenEngine};
 
 /// Try a version of a module
 ///
-/// On the records of the request, or on stored ones of a topic. It runs as it does on duty, but in an instance of its own
+/// On the records of the request, or on stored ones of a topic; an assignor on members and topics. It runs as it does on duty, but in an instance of its own
 /// whose instructions are counted, and nothing of it is stored. With `compare_with` another version gets the same records.
 #[utoipa::path(post, path = "/v1/modules/{module}/dry-run", operation_id = "dry_run_module", tag = "Modules",
     params(("module" = String, Path, description = "The module's name")),
@@ -45,10 +46,11 @@ pub(super) async fn dry_run(
     let word = wanted.world;
     let trial = trial(wanted).await?;
     let report = engine.dry_run_module(&who, &name, trial).await.map_err(|error| match error {
-        error @ ModuleError::Config { .. } => {
-            let problem = refuse(error);
+        ModuleError::Config { module, error } => {
+            let at = if matches!(error, ModuleConfigError::World { .. }) { "/world" } else { "/config" };
+            let problem = refuse(ModuleError::Config { module, error });
             let detail = problem.detail.clone();
-            problem.at("/config", detail)
+            problem.at(at, detail)
         }
         error => refuse(error),
     })?;
@@ -57,18 +59,36 @@ pub(super) async fn dry_run(
     Ok(Json(compute(Work::Parse, size, told).await?))
 }
 
-async fn trial(wanted: DryRunModule) -> Result<DryRun, Problem> {
-    let config = wanted.config.map_or_else(|| "{}".to_owned(), |raw| raw.get().to_owned());
+async fn trial(mut wanted: DryRunModule) -> Result<DryRun, Problem> {
+    let config = wanted.config.as_ref().map_or_else(|| "{}".to_owned(), |raw| raw.get().to_owned());
     if config.len() > MODULE_CONFIG_BYTES_MAX {
         return Err(wrong("/config", &format!("a config has at most {MODULE_CONFIG_BYTES_MAX} bytes")));
     }
-    let input = match (wanted.records, wanted.topic) {
+    let input =
+        if wanted.world == WorldWord::Assignor { group_trial::group(&wanted)? } else { records(&mut wanted).await? };
+    Ok(DryRun {
+        world: world(wanted.world),
+        version: wanted.version,
+        config,
+        input,
+        compare_with: wanted.compare_with,
+        partition_count: wanted.partition_count,
+    })
+}
+
+/// The records of a trial, given or stored.
+async fn records(wanted: &mut DryRunModule) -> Result<DryRunInput, Problem> {
+    let of_group = [("/members", wanted.members.is_some()), ("/topics", wanted.topics.is_some())];
+    if let Some((field, _)) = of_group.into_iter().find(|(_, is_there)| *is_there) {
+        return Err(wrong(field, "only an assignor is tried on members and topics"));
+    }
+    match (wanted.records.take(), wanted.topic.take()) {
         (Some(records), None) => {
             if wanted.from.is_some() || wanted.max_records.is_some() {
                 let field = if wanted.from.is_some() { "/from" } else { "/max_records" };
                 return Err(wrong(field, "there is no topic that it could be of"));
             }
-            given(records).await?
+            given(records).await
         }
         (None, Some(topic)) => {
             let topic = TopicName::new(&topic).map_err(|error| topic_name(&error).at("/topic", error.to_string()))?;
@@ -78,18 +98,10 @@ async fn trial(wanted: DryRunModule) -> Result<DryRun, Problem> {
             let most = DRY_RUN_RECORDS_MAX as u64;
             let max_records = wanted.max_records.unwrap_or(most).clamp(1, most);
             let max_records = usize::try_from(max_records).expect("cut to a small number");
-            DryRunInput::Topic { topic, from, max_records }
+            Ok(DryRunInput::Topic { topic, from, max_records })
         }
-        _ => return Err(wrong("", "one of records and topic is needed")),
-    };
-    Ok(DryRun {
-        world: world(wanted.world),
-        version: wanted.version,
-        config,
-        input,
-        compare_with: wanted.compare_with,
-        partition_count: wanted.partition_count,
-    })
+        _ => Err(wrong("", "one of records and topic is needed")),
+    }
 }
 
 async fn given(list: Box<RawValue>) -> Result<DryRunInput, Problem> {
@@ -110,16 +122,16 @@ fn wrong(pointer: &str, detail: &str) -> Problem {
     Problem::new(ErrorCode::InvalidField, detail).at(pointer, detail)
 }
 
-fn told(world: levada_api::WorldWord, report: DryRunReport) -> ModuleDryRun {
-    let DryRunReport { records, tried, compared, differences } = report;
+fn told(world: WorldWord, report: DryRunReport) -> ModuleDryRun {
+    let DryRunReport { inputs, records, tried, compared, differences } = report;
     let tried = side(&records, tried);
     let difference = |input: usize| {
-        let (partition, offset) = place(&records[input]);
+        let (partition, offset) = records.get(input).map_or((None, None), place);
         DryRunDifference { input: input as u64, partition, offset }
     };
     ModuleDryRun {
         world,
-        inputs: records.len() as u64,
+        inputs: inputs as u64,
         version: tried.version,
         outputs: tried.outputs,
         verdicts: tried.verdicts,
@@ -149,6 +161,18 @@ fn side(records: &[DryRunRecord], side: levada_engine::DryRunSide) -> DryRunSide
             };
             outputs = (0..).zip(partitions).map(output).collect();
         }
+        Ok(levada_engine::DryRunOutput::Assignment(shares)) => {
+            let named = |(topic, partition): (TopicName, PartitionIndex)| GroupPartition {
+                topic: topic.into(),
+                partition: partition.0,
+            };
+            let output = |(input, share): (u64, Vec<_>)| DryRunOutput {
+                input: Some(input),
+                assignment: Some(share.into_iter().map(named).collect()),
+                ..DryRunOutput::default()
+            };
+            outputs = (0..).zip(shares).map(output).collect();
+        }
         Ok(levada_engine::DryRunOutput::Values(values)) => {
             outputs = values.into_iter().map(|(key, value)| group(key.as_deref(), value.as_deref())).collect();
         }
@@ -165,15 +189,7 @@ fn side(records: &[DryRunRecord], side: levada_engine::DryRunSide) -> DryRunSide
     }
 }
 
-fn judge(records: &[DryRunRecord], judged: Verdicts, outputs: &mut Vec<DryRunOutput>) -> Vec<DryRunVerdict> {
-    let judged = match judged {
-        Verdicts::Each(verdicts) => verdicts,
-        Verdicts::Keep(kept) => {
-            let mut each = vec![Verdict::Drop; records.len()];
-            kept.into_iter().for_each(|place| each[place as usize] = Verdict::Pass);
-            each
-        }
-    };
+fn judge(records: &[DryRunRecord], judged: Vec<Verdict>, outputs: &mut Vec<DryRunOutput>) -> Vec<DryRunVerdict> {
     let mut verdicts = Vec::with_capacity(records.len());
     for (input, (given, verdict)) in (0..).zip(records.iter().zip(judged)) {
         let mut reason = None;

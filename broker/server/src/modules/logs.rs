@@ -65,7 +65,7 @@ pub(super) async fn logs(
         params.finish()?;
         let at = last_event(&headers)?;
         // What cannot be read at all is refused while it still can be.
-        resolve(&engine, &who, &name, version).map_err(refuse)?;
+        page(&engine, &who, &name, version, 0, 0).await.map_err(refuse)?;
         let now = Instant::now();
         let feed = Feed { state, engine, who, name, version, at, dropped: 0, last: now, stage: Stage::New };
         return Ok(answer(feed));
@@ -225,7 +225,11 @@ impl Feed {
         let version = resolve(&self.engine, &self.who, &self.name, self.version)?;
         let from = match self.at {
             Some((of, next)) if of == version => next,
-            _ => {
+            before => {
+                // Its calls went on until this version was active, and what they logged since the last look was not told.
+                if let Some((of, next)) = before {
+                    self.read_rest(of, next, out).await;
+                }
                 self.dropped = 0;
                 0
             }
@@ -241,11 +245,30 @@ impl Feed {
             put(out, "dropped", None, &serde_json::json!({ "lines": log.dropped - self.dropped }));
             self.dropped = log.dropped;
         }
-        for line in &log.lines {
-            put(out, "log", Some((version, line.number)), line);
-        }
+        put_lines(out, &log);
         self.at = Some((version, log.next));
         Ok(())
+    }
+
+    /// Writes what a version that was active has logged behind its last line that was told, if that can still be read.
+    async fn read_rest(&mut self, version: u32, next: u64, out: &mut String) {
+        let Self { engine, who, name, .. } = self;
+        match page(engine, who, name, Some(version), next, MODULE_LOG_LINES_MAX).await {
+            Ok(log) => {
+                // Not where the broker has started again since and counts anew.
+                if log.dropped > self.dropped && log.next >= next {
+                    put(out, "dropped", None, &serde_json::json!({ "lines": log.dropped - self.dropped }));
+                }
+                put_lines(out, &log);
+            }
+            Err(error) => tracing::debug!(module = %name, version, %error, "the rest of a log is not told"),
+        }
+    }
+}
+
+fn put_lines(out: &mut String, log: &ModuleLog) {
+    for line in &log.lines {
+        put(out, "log", Some((log.version, line.number)), line);
     }
 }
 

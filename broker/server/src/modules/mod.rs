@@ -4,6 +4,7 @@
 
 mod describe;
 mod dry_run;
+mod group_trial;
 mod logs;
 mod put;
 mod refusal;

@@ -14,7 +14,12 @@ pub(crate) fn refuse(error: ModuleError) -> Problem {
         ModuleError::Denied(error) => denied(&error),
         ModuleError::NotFound(_) | ModuleError::NoVersion { .. } => Problem::new(ErrorCode::ModuleNotFound, detail),
         ModuleError::Invalid(_) => Problem::new(ErrorCode::InvalidModule, detail),
-        ModuleError::Config { .. } => Problem::new(ErrorCode::InvalidModuleConfig, detail),
+        ModuleError::Config { .. } | ModuleError::ConfigTooLong { .. } => {
+            Problem::new(ErrorCode::InvalidModuleConfig, detail)
+        }
+        ModuleError::TooLarge { limit } => {
+            Problem::new(ErrorCode::BodyTooLarge, detail).with(|m| m.limit_value = Some(limit as u64))
+        }
         ModuleError::InUse { by, .. } => {
             let by: Vec<_> = by.into_iter().map(used).collect();
             let names: Vec<_> = by.iter().map(|used| format!("{} of {}", used.kind.as_str(), used.name)).collect();

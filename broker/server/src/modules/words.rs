@@ -32,6 +32,7 @@ pub(super) fn used(used: levada_engine::ModuleUse) -> ModuleUse {
             ModuleUse { kind: ModuleUseKind::Partitioner, name: topic.into() }
         }
         levada_engine::ModuleUse::Validator(topic) => ModuleUse { kind: ModuleUseKind::Validator, name: topic.into() },
+        levada_engine::ModuleUse::Assignor(name) => ModuleUse { kind: ModuleUseKind::Assignor, name: name.into() },
         levada_engine::ModuleUse::Processor(name) => ModuleUse { kind: ModuleUseKind::Processor, name: name.into() },
     }
 }

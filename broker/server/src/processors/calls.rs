@@ -4,20 +4,25 @@ use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use http::StatusCode;
 use levada_api::{ErrorCode, Problem, Processor, ProcessorDocument, ProcessorList, ProcessorReset, ResetProcessor};
-use levada_model::ProcessorName;
+use levada_engine::From;
+use levada_model::{Offset, ProcessorName};
 
-use super::document::{Document, DocumentBody, START_RULE, start};
+use super::document::{Document, DocumentBody, start};
 use super::refusal::refuse;
 use super::words::{processor, task};
 use crate::AppState;
-use crate::extract::{JsonBody, NoParams, Params, ProcessorPath};
+use crate::extract::{JsonBody, NoParams, Params, ProcessorPath, json_integer};
 use crate::listing::{Page, next_cursor};
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
+/// What a reset may be to.
+const RESET_RULE: &str = "earliest, latest, time:MS, tail:N or offset:N is taken";
+
 /// Put a processor
 ///
-/// It begins to run at once. Another document takes over at a batch boundary, where the one before stands.
+/// It begins to run at once: where it begins is settled when this is answered. Another document takes over at a batch
+/// boundary, where the one before stands.
 #[utoipa::path(put, path = "/v1/processors/{processor}", operation_id = "put_processor", tag = "Processors",
     params(("processor" = String, Path, description = "The processor's name; as for topics, but of at most 200 characters")),
     request_body = ProcessorDocument,
@@ -58,12 +63,11 @@ pub(super) async fn list(
     Caller(who): Caller,
     mut params: Params,
 ) -> Result<Json<ProcessorList>, Refusal> {
-    let Page { limit, after } = Page::<ProcessorName>::read(&mut params)?;
+    let page = Page::<ProcessorName>::read(&mut params)?;
     params.finish()?;
-    let all = engine.processors(&who).await.map_err(refuse)?;
-    let mut left = all.into_iter().filter(|info| after.as_ref().is_none_or(|after| info.name > *after));
-    let processors: Vec<_> = left.by_ref().take(limit).map(processor).collect();
-    let next_cursor = left.next().and(processors.last()).map(|last| next_cursor(&last.name));
+    let (infos, has_more) = engine.processors(&who, page.after.as_ref(), page.limit).await.map_err(refuse)?;
+    let processors: Vec<_> = infos.into_iter().map(processor).collect();
+    let next_cursor = processors.last().filter(|_| has_more).map(|last| next_cursor(&last.name));
     Ok(Json(ProcessorList { processors, next_cursor }))
 }
 
@@ -159,8 +163,9 @@ pub(super) async fn reset(
     JsonBody(wanted): JsonBody<ResetProcessor>,
 ) -> Result<Json<ProcessorReset>, Refusal> {
     let ResetProcessor { start: text, dry_run } = wanted;
-    let start = start(&text).ok_or_else(|| {
-        Problem::new(ErrorCode::InvalidField, format!("/start: {START_RULE}")).at("/start", START_RULE)
+    let offset = || text.strip_prefix("offset:").and_then(json_integer).map(|offset| From::Offset(Offset(offset)));
+    let start = start(&text).or_else(offset).ok_or_else(|| {
+        Problem::new(ErrorCode::InvalidField, format!("/start: {RESET_RULE}")).at("/start", RESET_RULE)
     })?;
     let reset = levada_engine::ProcessorReset { start, dry_run };
     let tasks = engine.reset_processor(&who, &name, reset).await.map_err(refuse)?;

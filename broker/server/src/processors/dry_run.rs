@@ -1,15 +1,15 @@
 //! `POST …/dry-run`: a document over stored records, without any effect.
 
 use axum::Json;
-use levada_api::{DryRunFailure, DryRunProcessor, ErrorCode, Problem, ProcessorDryRun, RecordOut, Rendering};
-use levada_engine::From;
-use levada_model::TimestampType;
+use levada_api::{DryRunFailure, DryRunProcessor, ErrorCode, Problem, ProcessorDryRun};
+use levada_engine::{From, Work, compute};
 use levada_model::limits::DRY_RUN_RECORDS_MAX;
+use levada_model::{Offset, PartitionIndex};
 
 use super::document::{Document, DocumentBody, START_RULE, start};
 use super::refusal::refuse;
+use super::words::record_out;
 use crate::extract::{NoParams, ProcessorPath};
-use crate::modules::raw;
 use crate::refusal::Refusal;
 use crate::state::{Caller, OpenEngine};
 
@@ -44,20 +44,22 @@ pub(super) async fn dry_run(
     let max_records = max_records.unwrap_or(RECORDS_DEFAULT).clamp(1, DRY_RUN_RECORDS_MAX as u64);
     let max_records = usize::try_from(max_records).expect("cut to a small number");
     let report = engine.dry_run_processor(&who, spec, from, max_records).await.map_err(refuse)?;
-    let row = |(partition, offset, timestamp, record): &(_, _, _, _)| {
-        let timestamp_type = TimestampType::CreateTime;
-        let (partition, offset, timestamp) = (*partition, *offset, *timestamp);
-        let mut json = Vec::new();
-        let place = RecordOut { topic: None, partition, offset, timestamp, timestamp_type, record };
-        place.write_json(Rendering::default(), &mut json);
-        raw(json)
+    let size = report.rows.iter().map(|(.., record)| record.size_bytes()).sum();
+    let told = move || Ok::<_, Problem>(told(report));
+    Ok(Json(compute(Work::Parse, size, told).await?))
+}
+
+fn told(report: levada_engine::ProcessorDryRun) -> ProcessorDryRun {
+    let row = |(partition, offset, timestamp, record)| record_out(partition, offset, timestamp, &record);
+    let failure = |(partition, offset, reason): (PartitionIndex, Offset, String)| DryRunFailure {
+        partition: partition.0,
+        offset: offset.0,
+        reason,
     };
-    let failure = |(partition, offset, reason): (levada_model::PartitionIndex, levada_model::Offset, String)| {
-        DryRunFailure { partition: partition.0, offset: offset.0, reason }
-    };
-    Ok(Json(ProcessorDryRun {
+    ProcessorDryRun {
         records_in: report.records_in,
-        rows: report.rows.iter().map(row).collect(),
+        rows: report.rows.into_iter().map(row).collect(),
         failed: report.failed.into_iter().map(failure).collect(),
-    }))
+        truncated: report.truncated,
+    }
 }

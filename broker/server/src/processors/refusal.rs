@@ -16,7 +16,8 @@ pub(super) fn refuse(error: ProcessorError) -> Problem {
         ProcessorError::TooMany { limit } => {
             Problem::new(ErrorCode::ProcessorsFull, detail).with(|m| m.limit_value = Some(limit as u64))
         }
-        ProcessorError::Busy(_) => Problem::new(ErrorCode::Overloaded, detail),
+        ProcessorError::NoHost => Problem::new(ErrorCode::ModulesOff, detail),
+        ProcessorError::Busy { possible, .. } => Problem::new(ErrorCode::Overloaded, detail).effect(effect(possible)),
         ProcessorError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),
         ProcessorError::Storage(_) => Problem::new(ErrorCode::StorageFailed, detail),
         ProcessorError::Fenced { possible, .. } => Problem::new(ErrorCode::LogFenced, detail).effect(effect(possible)),

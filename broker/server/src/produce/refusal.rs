@@ -62,7 +62,7 @@ pub(crate) fn produce(error: ProduceError, place: Place) -> Problem {
         ProduceError::NoKey { .. } => Problem::new(ErrorCode::KeyRequired, detail),
         ProduceError::Rejected { .. } => Problem::new(ErrorCode::RecordRejected, detail),
         ProduceError::PartitionerBusy { .. } => Problem::new(ErrorCode::Overloaded, detail),
-        ProduceError::Validator { fault, .. } => module_fault(&fault, detail),
+        ProduceError::Partitioner { fault, .. } | ProduceError::Validator { fault, .. } => module_fault(&fault, detail),
         // No record was stored; the topic may be there all the same, which harms no retry.
         ProduceError::AutoCreate(error) => Problem { detail, ..Refusal::from(error).0 },
         ProduceError::Closing => Problem::new(ErrorCode::ShuttingDown, detail),

@@ -34,7 +34,7 @@ const RETRY_MS: u32 = 1_000;
 pub(super) fn answer(reader: TopicReader, rendering: Rendering, heartbeat: Duration) -> Response {
     let feed = Feed {
         cursor: reader.positions(),
-        reader,
+        reader: reader.patient(),
         rendering,
         heartbeat,
         next_heartbeat: Instant::now() + heartbeat,

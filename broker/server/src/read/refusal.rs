@@ -19,7 +19,16 @@ pub(crate) fn fetch(error: &FetchError) -> Problem {
         FetchError::BeyondEnd { high_watermark, .. } => {
             problem(ErrorCode::OffsetBeyondEnd).with(|m| m.high_watermark = Some(high_watermark.0))
         }
-        FetchError::Filter { fault, .. } => module_fault(fault, error.to_string()),
+        FetchError::Filter { fault, at, .. } => {
+            let problem = module_fault(fault, error.to_string());
+            match at {
+                Some(at) => problem.with(|m| {
+                    m.topic = Some(at.topic.to_string());
+                    (m.partition, m.offset) = (Some(at.partition.0), Some(at.offset.0));
+                }),
+                None => problem,
+            }
+        }
         FetchError::OtherTopic { .. } => problem(ErrorCode::CursorGone),
         FetchError::Storage(_) => problem(ErrorCode::StorageFailed),
         FetchError::Closing => problem(ErrorCode::ShuttingDown),

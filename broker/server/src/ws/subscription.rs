@@ -47,6 +47,8 @@ pub(super) struct Subscription {
     refill_at: u64,
     /// Whether to read once without credit: the first thing to tell may be that something is gone.
     looks: bool,
+    /// Over what the filter has failed, to be told behind what was read before.
+    failed: Option<Problem>,
 }
 
 /// The reader, at rest or reading.
@@ -71,7 +73,7 @@ impl Subscription {
         let reader = asked.engine.topics_reader(&asked.who, &topics, begins, isolation).await;
         let reader = reader.map_err(|error| unreadable(&error, &topics))?;
         let reader = match &asked.filter {
-            Some(filter) => reader.filtered(open_filter(asked, filter).await?),
+            Some(filter) => reader.filtered(open_filter(asked, filter).await?).patient(),
             None => reader,
         };
         let (places, is_whole, lag) = (reader.positions(), reader.is_whole(), reader.lag());
@@ -85,7 +87,7 @@ impl Subscription {
         let mut out = Outflow::new(asked.id.clone(), asked.form, &subscribed);
         topics.into_iter().for_each(|topic| out.backlog().add_topic(topic));
         let (behind, form, reader) = (places.clone(), asked.form, Reader::Idle(Some(Box::new(reader))));
-        let mut this = Self { reader, places, behind, lag, out, form, refill_at: 0, looks: !is_whole };
+        let mut this = Self { reader, places, behind, lag, out, form, refill_at: 0, looks: !is_whole, failed: None };
         this.note_end();
         Ok(this)
     }
@@ -93,6 +95,9 @@ impl Subscription {
     /// Serves until the end; what is to be said last, if there is still somebody to say it to.
     pub(super) async fn serve(mut self, seat: &mut Seat) -> Option<Vec<Outgoing>> {
         loop {
+            if let Some(problem) = self.failed.take_if(|_| self.out.is_empty()) {
+                return Some(self.out.fail(problem));
+            }
             self.read_on();
             let has_frame = self.out.has_frame();
             tokio::select! {
@@ -114,6 +119,10 @@ impl Subscription {
                 }
                 (reader, read) = self.reader.read() => match read {
                     Ok(parts) => self.take(reader, parts),
+                    Err(error @ FetchError::Filter { .. }) => {
+                        self.failed = Some(refusal::fetch(&error));
+                        self.reader = Reader::Idle(Some(Box::new(reader)));
+                    }
                     Err(error) => return Some(self.out.fail(refusal::fetch(&error))),
                 },
             }
@@ -124,7 +133,8 @@ impl Subscription {
     fn read_on(&mut self) {
         // Ahead of what is being sent only if more is known to be there.
         let is_ahead = self.lag > 0 && self.out.backlog().left() <= self.refill_at;
-        let is_wanted = self.looks || self.out.is_thirsty() || (self.out.is_open() && is_ahead);
+        let is_wanted =
+            self.failed.is_none() && (self.looks || self.out.is_thirsty() || (self.out.is_open() && is_ahead));
         if let Reader::Idle(reader) = &mut self.reader
             && is_wanted
         {

@@ -8,7 +8,9 @@ use levada_plugin::{
 };
 use serde_json::json;
 
-use crate::modules::{Bare, Everything};
+use crate::bare::Bare;
+use crate::everything::Everything;
+use crate::rewrite::Rewrite;
 
 const ALL: Everything = Everything { at_least: 2.0 };
 
@@ -25,7 +27,7 @@ fn a_transform_changes_what_it_says_and_nothing_else() {
     let with_text = TestRecord { value: Some(br#"{"n":5,"s":"text"}"#.to_vec()), ..full.clone() };
     let tombstone = TestRecord { value: None, ..full.clone() };
     let records = [full.clone(), with_text.clone(), tombstone.clone(), TestRecord::value(r#"{"n":-1}"#)];
-    let outcomes = transform(&ALL, &records);
+    let outcomes = transform(&Rewrite, &records);
     let changed = TestRecord { key: Some(b"k".to_vec()), value: Some(b"1.0".to_vec()), ..full };
     assert_eq!(outcomes[0], Ok(vec![changed]));
     let header = ("n".to_owned(), Some(b"5".to_vec()));
@@ -34,7 +36,7 @@ fn a_transform_changes_what_it_says_and_nothing_else() {
     assert_eq!(outcomes[1], Ok(vec![whole, second]));
     assert_eq!(outcomes[2], Ok(vec![tombstone]));
     assert_eq!(outcomes[3], Ok(vec![]));
-    let rejected = transform(&ALL, &[TestRecord::value("words")]).remove(0).expect_err("rejected");
+    let rejected = transform(&Rewrite, &[TestRecord::value("words")]).remove(0).expect_err("rejected");
     assert!(rejected.starts_with("not what was agreed"), "{rejected}");
 }
 

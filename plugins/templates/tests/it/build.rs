@@ -6,8 +6,8 @@ use std::process::Command;
 
 use levada_templates::{Language, World, write_project};
 
-/// All four projects would build the SDK four times; their modules are tests of this crate by themselves. The versions of the libraries are
-/// those of the repository, so that nothing is looked for in a registry.
+/// All four projects would build the SDK four times; their modules are tests of this crate by themselves, and `.ci/modules`
+/// builds them all. The versions of the libraries are those of the repository, so that nothing is looked for in a registry.
 #[test]
 fn a_written_project_in_rust_builds_to_webassembly() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use levada_extension::{
     Assignment, Assignor, AssignorFault, AssignorInput, AssignorMember, AssignorTopic, Moment, TopicPartition,
-    check_assignment,
+    read_assignment,
 };
 use levada_model::limits::{MODULE_ASSIGN_MS_MAX, MODULE_CALL_BYTES_MAX};
-use levada_model::{PartitionIndex, Timestamp, TopicId};
+use levada_model::{Timestamp, TopicId};
 
 use super::{Call, Extension};
 use crate::contract::{AssignInput, AssignMember, AssignPartition, AssignTopic, AssignedPartition};
@@ -56,18 +56,11 @@ impl ModuleAssignor {
             })
             .map_err(fault)?;
         let answer = answer.map_err(|said| fault(levada_extension::ModuleFault::from(said)))?;
-        let refused = |reason: String| {
+        let places = |list: Vec<AssignedPartition>| list.into_iter().map(|given| (given.topic, given.partition));
+        read_assignment(input, answer.into_iter().map(places)).map_err(|error| {
             self.extension.version.template.journal.refused_answer();
-            fault(reason)
-        };
-        let taken = |partition: &AssignedPartition| match input.topics.get(partition.topic as usize) {
-            Some(topic) => Ok(TopicPartition { topic: topic.topic, partition: PartitionIndex(partition.partition) }),
-            None => Err(refused(format!("it assigned topic {} of {}", partition.topic, input.topics.len()))),
-        };
-        let assignment: Assignment =
-            answer.iter().map(|list| list.iter().map(taken).collect()).collect::<Result<_, _>>()?;
-        check_assignment(input, &assignment).map_err(|error| refused(error.to_string()))?;
-        Ok(assignment)
+            fault(error)
+        })
     }
 }
 

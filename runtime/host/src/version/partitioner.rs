@@ -31,7 +31,8 @@ impl Partitioner for ModulePartitioner {
 
     fn place(&self, keys: &Keys<'_>, partition_count: u32) -> Result<Vec<PartitionIndex>, ModuleFault> {
         let placed = self.placed(keys, partition_count);
-        if placed.is_err() {
+        // Of these others ask again.
+        if !matches!(placed, Ok(_) | Err(ModuleFault::Busy(_) | ModuleFault::TooLarge { .. })) {
             self.extension.version.template.journal.fell_back();
         }
         placed

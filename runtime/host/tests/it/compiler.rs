@@ -1,14 +1,14 @@
 //! The compiler as a process of its own.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::{io, thread};
 
 use bytes::Bytes;
-use levada_extension::{ModuleHost, ModuleRefusal, Verdicts};
+use levada_extension::{ModuleConfigError, ModuleHost, ModuleRefusal, StopCause, Verdicts};
 use levada_host::{Compiler, Host, HostOptions};
 
-use crate::hostile::Guest;
+use crate::hostile::{Guest, with_schema};
 use crate::support::{Bench, batch, clock};
 
 fn with(program: &str, arguments: &[&str]) -> Bench {
@@ -55,7 +55,7 @@ fn it_says_what_is_wrong_with_a_module() {
 #[test]
 fn a_module_that_takes_the_compiler_too_long_is_refused() {
     let one = "(loop $l (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (local.get $i)))";
-    ends_over(&Guest::transform(&one.repeat(25_000)), "ulimit -t 1");
+    ends_over(&Guest::transform(&one.repeat(25_000)), "ulimit -S -t 1");
 }
 
 #[test]
@@ -99,17 +99,57 @@ fn ends_over(guest: &Guest, limit: &str) {
 }
 
 #[test]
-fn its_end_is_the_modules_refusal_and_its_absence_the_hosts() {
+fn an_end_that_the_module_brought_about_is_its_refusal_and_any_other_the_hosts() {
     let wasm = Guest::new().build();
-    // It ends by a signal, as it does at its limits.
-    let killed = with("/bin/sh", &["-c", "kill -9 $$"]).compile(&wasm).err();
-    assert!(
-        matches!(&killed, Some(ModuleRefusal::Invalid { detail }) if detail.contains("120 s of the processor")),
-        "{killed:?}"
-    );
+    for limit in ["XCPU", "ABRT", "SEGV"] {
+        let ended = with("/bin/sh", &["-c", &format!("kill -{limit} $$")]).compile(&wasm).err();
+        assert!(
+            matches!(&ended, Some(ModuleRefusal::Invalid { detail }) if detail.contains("120 s of the processor")),
+            "{ended:?}"
+        );
+    }
+    // An operator, a system that is short of memory, a pipe that breaks.
+    for other in ["kill -TERM $$", "kill -KILL $$", "exit 1"] {
+        let ended = with("/bin/sh", &["-c", other]).compile(&wasm).err().expect("refused");
+        assert!(ended.is_hosts(), "{other}: {ended}");
+    }
     let absent = with("/nonexistent/compiler", &[]).compile(&wasm).err().expect("refused");
     assert!(absent.is_hosts(), "{absent}");
-    // What is no machine code of this version is not run.
-    let wrong = with("/bin/sh", &["-c", "cat"]).compile(&wasm).err().expect("refused");
-    assert!(wrong.is_hosts(), "{wrong}");
+    // What it gives is looked at: here a core module that is no component, and a component that is no machine code.
+    let other = Bench::new();
+    let digest = other.module(&wasm).describe().digest;
+    let kept = other.directory.path().join("compiled").join(digest.hex()).join("component.wasm");
+    for wasm in [wasm, fs::read(kept).expect("it is kept")] {
+        let wrong = with("/bin/sh", &["-c", "tail -c +2"]).compile(&wasm).err().expect("refused");
+        assert!(wrong.is_hosts(), "{wrong}");
+    }
+}
+
+#[test]
+fn no_more_is_taken_of_it_than_a_module_may_have() {
+    let flood = with("/bin/sh", &["-c", "cat /dev/zero"]).compile(Guest::new().build()).err();
+    let max = 32 << 20;
+    assert_eq!(flood, Some(ModuleRefusal::Limit { what: "bytes", got: max + 1, max }));
+}
+
+/// A few kilobytes that ask for 2^60 steps.
+#[test]
+fn a_schema_whose_check_has_no_end_costs_its_own_module_a_while() {
+    let bench = compiling();
+    let mut schema = serde_json::json!({"$ref": "#/$defs/a0", "$defs": {"a60": {"type": "object"}}});
+    for i in 0..60 {
+        let next = format!("#/$defs/a{}", i + 1);
+        schema["$defs"][format!("a{i}")] =
+            serde_json::json!({"allOf": [{"$ref": next}, {"title": "again", "$ref": next}]});
+    }
+    let module = bench.module(with_schema(&schema.to_string()));
+    for _ in 0..100 {
+        // It is known from the second time on.
+        let error = module.transform("{}").err();
+        assert!(matches!(&error, Some(ModuleConfigError::Stopped { cause: StopCause::Deadline, .. })), "{error:?}");
+    }
+    let good = bench.module(with_schema(r#"{"required":["a"]}"#));
+    assert!(good.transform(r#"{"a":1}"#).is_ok());
+    let error = good.transform("{}").err();
+    assert!(matches!(&error, Some(ModuleConfigError::Schema { detail }) if detail.contains("a")), "{error:?}");
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use levada_extension::{
-    EmittedRecord, Fields, KeyRecord, Keys, ModuleConfigError, ModuleVersion, ModuleWorld, Moment, Murmur2, Part,
-    Partitioner, Verdict, Verdicts, conformance,
+    EmittedRecord, Fields, KeyRecord, Keys, ModuleConfigError, ModuleFault, ModuleVersion, ModuleWorld, Moment,
+    Murmur2, Part, Partitioner, Verdict, Verdicts, conformance,
 };
 use levada_fixtures::{BARE, EVERYTHING, KEYS, REWRITE};
 use levada_model::{Timestamp, TopicName};
@@ -93,6 +93,13 @@ fn keys_go_where_the_native_twin_sends_them() {
     let records: Vec<_> = given.iter().map(record).collect();
     let call = Keys { topic: &topic, moment: Moment { time: Timestamp(2), seed: 3 }, records: &records };
     assert_eq!(keys.place(&call, 37), Ok(Murmur2::default().partition(&given, 37)));
+    // Whoever asks with too many asks again with fewer; nobody falls back.
+    let module = bench.module(KEYS);
+    let long = vec![b'k'; 1 << 20];
+    let many = vec![KeyRecord { timestamp: Timestamp(1), key: Some(&long), value: None, headers: &[] }; 17];
+    let answer = keys.place(&Keys { records: &many, ..call }, 37);
+    assert!(matches!(answer, Err(ModuleFault::TooLarge { .. })), "{answer:?}");
+    assert_eq!(module.stats().fallbacks, 0);
 }
 
 #[test]

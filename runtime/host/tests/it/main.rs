@@ -6,3 +6,4 @@ mod conformance;
 mod hostile;
 mod script;
 mod support;
+mod volume;

@@ -181,3 +181,33 @@ fn all_of_wasi_may_be_imported() {
         "it was linked, and then lacks an export: {refusal}"
     );
 }
+
+/// Functions of WASI's first preview, and what each is given: 32 and 64 bits.
+const PREVIEW_1: &str =
+    "args_get:ii args_sizes_get:ii environ_get:ii environ_sizes_get:ii clock_res_get:ii clock_time_get:ili
+    fd_advise:illi fd_allocate:ill fd_close:i fd_datasync:i fd_fdstat_get:ii fd_fdstat_set_flags:ii fd_filestat_get:ii
+    fd_pread:iiili fd_prestat_get:ii fd_pwrite:iiili fd_read:iiii fd_readdir:iiili fd_seek:ilii fd_sync:i fd_tell:ii
+    fd_write:iiii path_create_directory:iii path_filestat_get:iiiii path_link:iiiiiii path_open:iiiiillii
+    path_readlink:iiiiii path_remove_directory:iii path_rename:iiiiii path_symlink:iiiii path_unlink_file:iii
+    poll_oneoff:iiii random_get:ii sched_yield:";
+
+#[test]
+fn a_module_that_imports_everything_runs_and_finds_nothing() {
+    let functions = || PREVIEW_1.split_whitespace().map(|text| text.split_once(':').expect("a name and types"));
+    let each = |given: &str, text: fn(&str) -> String| -> String {
+        given.chars().map(|letter| text(if letter == 'i' { "i32" } else { "i64" })).collect()
+    };
+    let import = |(name, given): (&str, &str)| {
+        let given = each(given, |ty| format!("(param {ty})"));
+        format!("(import \"wasi_snapshot_preview1\" \"{name}\" (func ${name} {given} (result i32)))")
+    };
+    let call = |(name, given): (&str, &str)| {
+        let given = each(given, |ty| format!("({ty}.const 0)"));
+        format!("(drop (call ${name} {given}))")
+    };
+    let (imports, calls) = (functions().map(import).collect(), functions().map(call).collect::<String>());
+    let bench = Bench::new();
+    let module = bench.module(Guest { imports, ..Guest::transform(&calls) }.build());
+    let transform = module.transform("{}").expect("a transform");
+    assert_eq!(transform.transform(&batch(&["a", "b"])), Ok(Verdicts::Keep(vec![0])));
+}

@@ -100,7 +100,7 @@ mod tests {
                 on_error: OnError { attempts: 3, then },
                 guarantee: if once { Guarantee::ExactlyOnce } else { Guarantee::AtLeastOnce },
                 commit_interval_ms: version,
-                document: json!({"any": [1, "thing"]}),
+                document: r#"{"any": [1e2, "thing"]}"#.to_owned(),
             });
             let processor = ProcessorImage { owner: Principal::named("o"), version, paused, spec };
             let (key, value) = encode(&name, &processor);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use levada_engine::{DryRun, DryRunInput, DryRunOutput, Engine, From, ModuleError};
-use levada_extension::{ModuleFault, ModuleWorld, Verdict, Verdicts};
-use levada_model::{Offset, PartitionIndex, limits};
+use levada_engine::{DryRun, DryRunInput, DryRunMember, DryRunOutput, DryRunTopic, Engine, From, ModuleError};
+use levada_extension::{ModuleFault, ModuleWorld, Verdict};
+use levada_model::{InstanceId, MemberId, Offset, PartitionIndex, limits};
 use serde_json::json;
 
 use super::{HostHandle, engine, module, named, of, put};
@@ -35,7 +35,7 @@ async fn a_transform_is_tried_and_compared_on_given_records() {
     let input = given(&[("k", "a"), ("k", "drop"), ("k", "reject"), ("k", "B")]);
     let asked = DryRun { version: Some(1), compare_with: Some(2), ..trial(ModuleWorld::Transform, input) };
     let report = engine.dry_run_module(&me(), &named("m"), asked.clone()).await.expect("tried");
-    let Ok(DryRunOutput::Verdicts(Verdicts::Each(verdicts))) = &report.tried.output else { panic!("{report:?}") };
+    let Ok(DryRunOutput::Verdicts(verdicts)) = &report.tried.output else { panic!("{report:?}") };
     let rejected = Verdict::Reject("reject is not for us".to_owned());
     assert_eq!(verdicts[..], [Verdict::Pass, Verdict::Drop, rejected, Verdict::Pass]);
     assert_eq!((report.tried.version, report.compared.as_ref().map(|side| side.version)), (1, Some(2)));
@@ -46,6 +46,15 @@ async fn a_transform_is_tried_and_compared_on_given_records() {
     assert_eq!((again.tried.instructions, &again.tried.logs), (report.tried.instructions, &report.tried.logs));
     let stats = engine.module_stats(&me(), &of("m@1")).await.expect("there");
     assert_eq!(stats.calls, 0, "the version itself has seen nothing of it");
+}
+
+#[tokio::test]
+async fn a_module_is_tried_though_what_the_host_kept_of_it_is_lost() {
+    let (engine, host) = two_versions().await;
+    host.0.artifacts.lock().clear();
+    let asked = trial(ModuleWorld::Transform, given(&[("k", "a")]));
+    engine.dry_run_module(&me(), &named("m"), asked).await.expect("it is made anew of the bytes that were put");
+    assert_eq!(host.0.artifacts.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -81,7 +90,7 @@ async fn a_module_is_told_the_places_of_stored_records() {
     engine.compact_topic(&me(), &name("t"), LONG).await.expect("compacted");
     let input = DryRunInput::Topic { topic: name("t"), from: From::Earliest, max_records: 10 };
     let report = engine.dry_run_module(&me(), &named("m"), trial(ModuleWorld::Transform, input)).await.expect("tried");
-    let Ok(DryRunOutput::Verdicts(Verdicts::Each(verdicts))) = &report.tried.output else { panic!("{report:?}") };
+    let Ok(DryRunOutput::Verdicts(verdicts)) = &report.tried.output else { panic!("{report:?}") };
     let shown = format!("{verdicts:?}");
     let offsets: Vec<_> = report.records.iter().map(|record| record.place.expect("it is stored").1).collect();
     assert_eq!(offsets, [1, 2, 3].map(Offset));
@@ -104,6 +113,44 @@ async fn partitioners_and_aggregators_are_tried_too() {
 }
 
 #[tokio::test]
+async fn an_assignor_is_tried_on_members_and_topics() {
+    let (engine, _) = two_versions().await;
+    let member = |id: &str, instance: Option<&str>, topics: Option<&[&str]>| DryRunMember {
+        member_id: MemberId::new(id).expect("an id"),
+        instance_id: instance.map(|id| InstanceId::new(id).expect("an id")),
+        topics: topics.map(|topics| topics.iter().copied().map(name).collect()),
+        owned: Vec::new(),
+    };
+    let topic = |topic: &str, partitions| DryRunTopic { topic: name(topic), partitions, lags: vec![7] };
+    let group = |members: Vec<DryRunMember>| DryRunInput::Group { members, topics: vec![topic("b", 1), topic("a", 2)] };
+    // Static members come first in what an assignor is given, and the answer is in the order of the trial.
+    let members = vec![member("m1", None, Some(&["a"])), member("m2", Some("i"), None)];
+    let asked = DryRun { compare_with: Some(1), ..trial(ModuleWorld::Assignor, group(members)) };
+    let report = engine.dry_run_module(&me(), &named("m"), asked).await.expect("tried");
+    let shares = vec![vec![(name("a"), p(1))], vec![(name("a"), p(0)), (name("b"), p(0))]];
+    assert_eq!(report.tried.output, Ok(DryRunOutput::Assignment(shares)));
+    assert_eq!((report.inputs, report.differences.len(), report.records.len()), (2, 0, 0));
+    let only = DryRun {
+        config: r#"{"only":"i"}"#.to_owned(),
+        ..trial(
+            ModuleWorld::Assignor,
+            group(vec![member("m1", None, Some(&["a"])), member("m2", Some("i"), Some(&["a"]))]),
+        )
+    };
+    let report = engine.dry_run_module(&me(), &named("m"), only).await.expect("tried");
+    let Err(ModuleFault::Failed { reason }) = &report.tried.output else { panic!("nobody reads b: {report:?}") };
+    assert!(reason.contains("topic b"), "{reason}");
+    for members in
+        [vec![], vec![member("m1", None, None), member("m1", None, None)], vec![member("m1", None, Some(&["none"]))]]
+    {
+        let refused = engine.dry_run_module(&me(), &named("m"), trial(ModuleWorld::Assignor, group(members))).await;
+        assert!(matches!(refused, Err(ModuleError::DryRun(_))), "{refused:?}");
+    }
+    let other = trial(ModuleWorld::Transform, group(vec![member("m1", None, None)]));
+    assert!(matches!(engine.dry_run_module(&me(), &named("m"), other).await, Err(ModuleError::DryRun(_))));
+}
+
+#[tokio::test]
 async fn a_fault_is_an_outcome_and_what_cannot_be_tried_is_refused() {
     let (engine, _) = two_versions().await;
     let fault = trial(ModuleWorld::Transform, given(&[("k", "a"), ("k", "trap")]));
@@ -121,7 +168,7 @@ async fn a_fault_is_an_outcome_and_what_cannot_be_tried_is_refused() {
     let version = DryRun { compare_with: Some(3), ..trial(ModuleWorld::Transform, one()) };
     assert!(matches!(refused(version).await, ModuleError::NoVersion { version: 3, .. }));
     let many = given(&vec![("k", "v"); limits::DRY_RUN_RECORDS_MAX + 1]);
-    assert!(matches!(refused(trial(ModuleWorld::Transform, many)).await, ModuleError::TooMany { .. }));
+    assert!(matches!(refused(trial(ModuleWorld::Transform, many)).await, ModuleError::DryRun(_)));
 }
 
 /// Values by key; what the counting of records by key gives, for instance.

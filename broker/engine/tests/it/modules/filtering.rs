@@ -1,5 +1,6 @@
 //! Filters of reads.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,11 +9,13 @@ use levada_engine::{
     RecordFilter, TopicStart,
 };
 use levada_extension::ModuleFault;
+use levada_model::limits::FILTERED_READS_AT_ONCE_MAX;
 use levada_model::{Offset, TransactionalId};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::{engine, module, of, put};
-use crate::support::{LONG, create, me, name, p, produce, read_from, record, request, to, values};
+use crate::support::{LONG, create, me, name, p, poll_times, produce, read_from, record, request, to, until, values};
 
 async fn filter(engine: &Engine, config: &str) -> RecordFilter {
     engine.record_filter(&me(), &of("f"), config).await.expect("a filter")
@@ -173,24 +176,132 @@ async fn small_batches_of_all_partitions_make_one_call() {
 }
 
 #[tokio::test]
-async fn a_filter_without_a_usable_answer_is_told_and_moves_nothing() {
-    let (engine, host) = holding(&["a", "trap", "b"], "uncompressed").await;
-    let by = filter(&engine, "{}").await;
-    let request = FetchRequest { filter: Some(by.clone()), ..read_from(From::Earliest) };
-    let fault = read(&engine, request.clone()).await.expect_err("it traps");
-    assert_eq!(fault.to_string(), "filter f gave no answer: it trapped");
-    let from = From::Offset(Offset(2));
-    let behind = read(&engine, FetchRequest { from, ..request.clone() }).await.expect("read");
-    assert_eq!(values(&behind), at(&[(2, "b")]));
+async fn what_comes_before_a_record_over_which_the_filter_fails_is_delivered_and_then_that_record_is_named() {
+    for compression in ["uncompressed", "zstd"] {
+        let (engine, host) = holding(&["a", "drop", "b"], compression).await;
+        produce(&engine, "t", ["c", "trap", "d"].map(|value| record("k", value)).into()).await;
+        let by = filter(&engine, "{}").await;
+        let request = FetchRequest { filter: Some(by.clone()), ..read_from(From::Earliest) };
+        let front = read(&engine, request.clone()).await.expect("what is before it");
+        assert_eq!((values(&front), front.next_offset), (at(&[(0, "a"), (2, "b"), (3, "c")]), Offset(4)));
+        let told = |fault: FetchError| {
+            let FetchError::Filter { at: Some(at), .. } = &fault else { panic!("{fault:?}") };
+            assert_eq!((at.topic.as_str(), at.partition, at.offset), ("t", p(0), Offset(4)));
+            assert_eq!(fault.to_string(), "filter f gave no answer for offset 4 of partition 0 of topic t: it trapped");
+        };
+        let there = FetchRequest { from: From::Offset(Offset(4)), ..request.clone() };
+        told(read(&engine, there).await.expect_err("it is the first"));
+        let behind = FetchRequest { from: From::Offset(Offset(5)), ..request.clone() };
+        assert_eq!(values(&read(&engine, behind).await.expect("read")), at(&[(5, "d")]));
+        // What is dropped before it is passed over, and then it is told.
+        let dropped = FetchRequest { from: From::Offset(Offset(1)), max_records: 1, ..request.clone() };
+        assert_eq!(values(&read(&engine, dropped).await.expect("read")), at(&[(2, "b")]));
+
+        let start = TopicStart::From(From::Earliest);
+        let reader = engine.topic_reader(&me(), &name("t"), start, Isolation::ReadCommitted).await.expect("a reader");
+        let mut reader = reader.filtered(by);
+        let front = reader.next(500, 1 << 20, Duration::ZERO).await.expect("what is before it");
+        assert_eq!(values(&front[0]), at(&[(0, "a"), (2, "b"), (3, "c")]));
+        told(reader.next(500, 1 << 20, Duration::ZERO).await.expect_err("it is the first"));
+        assert_eq!(reader.positions().next, [(p(0), Offset(4))], "it stands before it");
+        host.0.busy.store(true, Ordering::SeqCst);
+        let fault = read(&engine, request).await;
+        assert!(matches!(fault, Err(FetchError::Filter { fault: ModuleFault::Busy(_), at: None, .. })), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_over_which_the_filter_fails_is_named_though_other_partitions_have_more() {
+    let (engine, _) = engine();
+    put(&engine, "f", module(&["transform"], json!({}))).await;
+    create(&engine, "t", 3, &[]).await;
+    produce(&engine, "t", vec![to(0, "a"), to(1, "trap"), to(2, "b")]).await;
     let start = TopicStart::From(From::Earliest);
     let reader = engine.topic_reader(&me(), &name("t"), start, Isolation::ReadCommitted).await.expect("a reader");
-    let mut reader = reader.filtered(by);
-    let fault = reader.next(500, 1 << 20, Duration::ZERO).await;
-    assert!(matches!(fault, Err(FetchError::Filter { .. })), "{fault:?}");
-    assert_eq!(reader.positions().next, [(p(0), Offset(0))]);
+    let mut reader = reader.filtered(filter(&engine, "{}").await);
+    let first = reader.next(500, 1 << 20, Duration::ZERO).await.expect("what is before it");
+    assert_eq!((first.len(), values(&first[0])), (1, at(&[(0, "a")])));
+    produce(&engine, "t", vec![to(0, "c")]).await;
+    let fault = reader.next(500, 1 << 20, Duration::ZERO).await.expect_err("its turn");
+    assert!(matches!(&fault, FetchError::Filter { at: Some(at), .. } if at.partition == p(1)), "{fault:?}");
+}
+
+#[tokio::test]
+async fn a_long_backlog_of_what_does_not_pass_keeps_no_other_partition_waiting() {
+    let (engine, host) = engine();
+    put(&engine, "f", module(&["transform"], json!({}))).await;
+    create(&engine, "t", 3, &[]).await;
+    let backlog = 20_000;
+    for _ in 0..2 {
+        produce(&engine, "t", vec![to(0, "drop"); backlog / 2]).await;
+        produce(&engine, "t", vec![to(2, "drop"); backlog / 2]).await;
+    }
+    produce(&engine, "t", vec![to(1, "hit")]).await;
+    let reader = async || {
+        let start = TopicStart::From(From::Earliest);
+        let reader = engine.topic_reader(&me(), &name("t"), start, Isolation::ReadCommitted).await.expect("a reader");
+        reader.filtered(filter(&engine, "{}").await)
+    };
+    let mut all = reader().await;
+    let read = all.next(500, 1 << 20, Duration::ZERO).await.expect("read");
+    assert_eq!(read.iter().flat_map(values).collect::<Vec<_>>(), at(&[(0, "hit")]));
+    assert_eq!(host.0.calls.lock().len(), 1, "the first call looks at all of them");
+    let mut one = reader().await;
+    let mut looks = 0;
+    while one.next(1, 1 << 20, Duration::ZERO).await.expect("read").is_empty() {
+        looks += 1;
+        assert!(looks < 2, "{:?}", one.positions());
+    }
+}
+
+#[tokio::test]
+async fn a_read_waits_for_a_filter_that_has_no_room_as_long_as_it_waits_and_a_stream_for_ever() {
+    let (engine, host) = holding(&["a"], "uncompressed").await;
+    let by = filter(&engine, "{}").await;
+    let start = TopicStart::From(From::Earliest);
+    let reader = engine.topic_reader(&me(), &name("t"), start, Isolation::ReadCommitted).await.expect("a reader");
     host.0.busy.store(true, Ordering::SeqCst);
-    let fault = read(&engine, request).await;
+    let mut reader = reader.filtered(by.clone());
+    let fault = reader.next(500, 1 << 20, Duration::ZERO).await;
     assert!(matches!(fault, Err(FetchError::Filter { fault: ModuleFault::Busy(_), .. })), "{fault:?}");
+    let mut stream = reader.patient();
+    let nothing = stream.next(500, 1 << 20, Duration::ZERO).await.expect("it goes on");
+    assert!(nothing.is_empty());
+    let waiting = FetchRequest { filter: Some(by), wait: LONG, ..read_from(From::Earliest) };
+    let mut one = pin!(read(&engine, waiting));
+    let mut all = pin!(stream.next(500, 1 << 20, LONG));
+    let both = poll_times(async { tokio::join!(one.as_mut(), all.as_mut()) }, 20).await;
+    assert!(both.is_none(), "{both:?}");
+    host.0.busy.store(false, Ordering::SeqCst);
+    assert_eq!(values(&one.await.expect("read")), at(&[(0, "a")]));
+    assert_eq!(values(&all.await.expect("read")[0]), at(&[(0, "a")]));
+}
+
+#[tokio::test]
+async fn few_reads_are_judged_at_once_and_the_others_wait_for_their_turn() {
+    let (engine, host) = holding(&[], "uncompressed").await;
+    put(&engine, "slow", module(&["transform"], json!({"gated": true}))).await;
+    produce(&engine, "t", vec![record("k", "a")]).await;
+    let slow = engine.record_filter(&me(), &of("slow"), "{}").await.expect("a filter");
+    let other = filter(&engine, "{}").await;
+    host.hold(true);
+    let mut reads = JoinSet::new();
+    for _ in 0..2 * FILTERED_READS_AT_ONCE_MAX {
+        let (engine, by) = (engine.clone(), slow.clone());
+        reads.spawn(async move {
+            let request = FetchRequest { filter: Some(by), ..read_from(From::Earliest) };
+            read(&engine, request).await.map(|fetched| values(&fetched))
+        });
+    }
+    let calls = || host.0.calls.lock().len();
+    until("as many are judged as may be", async || calls() == FILTERED_READS_AT_ONCE_MAX).await;
+    let request = FetchRequest { filter: Some(other), ..read_from(From::Earliest) };
+    read(&engine, request).await.expect("another filter keeps on");
+    assert_eq!(calls(), FILTERED_READS_AT_ONCE_MAX + 1);
+    host.hold(false);
+    while let Some(done) = reads.join_next().await {
+        assert_eq!(done.expect("no panic").expect("read"), at(&[(0, "a")]));
+    }
 }
 
 #[tokio::test]
@@ -220,7 +331,7 @@ async fn a_filter_that_cannot_be_is_refused_when_it_is_asked_for() {
     assert!(matches!(refused("p", "{}").await, ModuleError::Config { .. }));
     assert!(matches!(refused("f", "[").await, ModuleError::Config { .. }));
     assert!(matches!(refused("f", r#"{"refuse": true}"#).await, ModuleError::Config { .. }));
-    assert!(matches!(refused("f", &" ".repeat(70_000)).await, ModuleError::TooMany { .. }));
+    assert!(matches!(refused("f", &" ".repeat(70_000)).await, ModuleError::ConfigTooLong { .. }));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::{Bytes, BytesMut};
 use levada_engine::{
     Acks, AlterTopic, BatchesRequest, Engine, ExecuteRecord, ExecuteRequest, Once, ProduceError, ProduceRecord,
-    Produced, RecordFault, TransactionError,
+    ProduceRequest, Produced, RecordFault, TransactionError,
 };
 use levada_extension::ModuleFault;
 use levada_log::{BatchBuilder, NewBatch};
@@ -106,12 +106,111 @@ async fn a_retry_with_a_key_meets_its_first_try_also_behind_a_partitioner() {
     create(&engine, "t", 4, &[("partitioner", json!("module:m"))]).await;
     let request = || {
         let once = Once::Key { key: "key".to_owned(), body_digest: [1; 32] };
-        levada_engine::ProduceRequest { once, ..request(vec![record("", "v")]) }
+        ProduceRequest { once, ..request(vec![record("", "v")]) }
     };
     let first = engine.produce(&me(), &name("t"), request()).await.expect("taken");
     assert_eq!((partitions(&first), first.duplicate), (vec![3], false), "the key stands in");
     let again = engine.produce(&me(), &name("t"), request()).await.expect("taken");
     assert_eq!((partitions(&again), again.duplicate), (vec![3], true));
+}
+
+fn keyed(records: Vec<ProduceRecord>) -> ProduceRequest {
+    let once = Once::Key { key: "key".to_owned(), body_digest: [1; 32] };
+    ProduceRequest { once, ..request(records) }
+}
+
+fn placements(produced: &Produced) -> Vec<(u32, u64)> {
+    partitions(produced).into_iter().zip(offsets(produced)).collect()
+}
+
+#[tokio::test]
+async fn a_retry_with_a_key_meets_its_first_try_also_where_the_partitioner_has_another_answer_by_now() {
+    let (engine, host) = engine();
+    put(&engine, "m", module(&["partitioner"], json!({}))).await;
+    let of_many = || vec![record("a", "v"), record("bb", "v"), record("a", "v"), record("ccc", "w")];
+    for (topic, records) in [("t", of_many()), ("one", vec![record("a", "v")])] {
+        create(&engine, topic, 4, &[("partitioner", json!("module:m")), ("compression.type", json!("zstd"))]).await;
+        let send = async || engine.produce(&me(), &name(topic), keyed(records.clone())).await.expect("taken");
+        let first = send().await;
+        assert!(!first.duplicate);
+        // Another partition, none that there is (murmur2 stands in), and murmur2.
+        for (setting, value) in [
+            ("partitioner.config", json!({"to": 0})),
+            ("partitioner.config", json!({"to": 9})),
+            ("partitioner", json!("murmur2")),
+        ] {
+            let config = BTreeMap::from([(setting.to_owned(), Some(value))]);
+            let config = AlterTopic { config, ..AlterTopic::default() };
+            engine.alter_topic(&me(), &name(topic), config).await.expect("altered");
+            let again = send().await;
+            assert_eq!((placements(&again), again.duplicate), (placements(&first), true), "{topic} {setting}");
+        }
+        let more = AlterTopic { partitions: Some(9), ..AlterTopic::default() };
+        engine.alter_topic(&me(), &name(topic), more).await.expect("altered");
+        let again = send().await;
+        assert_eq!((placements(&again), again.duplicate), (placements(&first), true), "more partitions");
+    }
+    assert_eq!(*host.0.calls.lock(), [4, 1], "it is asked for the first try alone");
+}
+
+#[tokio::test]
+async fn what_a_first_try_did_not_store_is_stored_by_the_retry_beside_what_it_did() {
+    let (engine, _) = engine();
+    put(&engine, "m", module(&["partitioner", "transform"], json!({}))).await;
+    create(&engine, "t", 3, &[("partitioner", json!("module:m"))]).await;
+    let send = async |records| engine.produce(&me(), &name("t"), keyed(records)).await;
+    // As a crash between the partitions leaves it.
+    let part = send(vec![record("a", "reject")]).await.expect("taken");
+    assert_eq!(placements(&part), [(1, 0)]);
+    alter(&engine, "partitioner.config", json!({"to": 1})).await;
+    alter(&engine, "validator", json!("module:m")).await;
+    let whole = || vec![record("a", "reject"), record("bb", "v")];
+    let done = send(whole()).await.expect("what is stored is not judged anew");
+    assert_eq!((placements(&done), done.duplicate), (vec![(1, 0), (2, 0)], false));
+    let again = send(whole()).await.expect("taken");
+    assert_eq!((placements(&again), again.duplicate), (vec![(1, 0), (2, 0)], true));
+    let stored = async |partition| all(&engine, "t", partition, 0).await.len();
+    assert_eq!((stored(0).await, stored(1).await, stored(2).await), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn nothing_stands_in_for_the_partitioner_where_it_alone_knows_where_a_first_try_went() {
+    let (engine, _) = engine();
+    put(&engine, "m", module(&["partitioner"], json!({}))).await;
+    create(&engine, "t", 3, &[("partitioner", json!("module:m"))]).await;
+    let whole = || keyed(vec![record("a", "v"), record("bb", "v")]);
+    let first = engine.produce(&me(), &name("t"), whole()).await.expect("taken");
+    engine.truncate_topic(&me(), &name("t"), vec![(p(1), Offset(1)), (p(2), Offset(1))]).await.expect("truncated");
+    alter(&engine, "partitioner.config", json!({"to": 9})).await;
+    let refused = engine.produce(&me(), &name("t"), whole()).await;
+    assert!(matches!(refused, Err(ProduceError::Partitioner { .. })), "{refused:?}");
+    alter(&engine, "partitioner.config", json!({})).await;
+    let again = engine.produce(&me(), &name("t"), whole()).await.expect("taken");
+    assert_eq!((placements(&again), again.duplicate), (placements(&first), true));
+}
+
+#[tokio::test]
+async fn a_produce_waits_for_its_module_for_a_stated_time_and_then_nothing_is_stored() {
+    let (engine, host) = engine();
+    put(&engine, "slow", module(&["partitioner", "transform"], json!({"gated": true}))).await;
+    for setting in ["validator", "partitioner"] {
+        create(&engine, setting, 2, &[(setting, json!("module:slow"))]).await;
+        host.hold(true);
+        tokio::time::pause();
+        let refused = engine.produce(&me(), &name(setting), request(vec![record("k", "v")])).await.expect_err(setting);
+        tokio::time::resume();
+        assert!(refused.to_string().contains("it was not done after 30000 ms"), "{refused}");
+        assert!(
+            matches!(
+                refused,
+                ProduceError::PartitionerBusy { .. } | ProduceError::Validator { fault: ModuleFault::Busy(_), .. }
+            ),
+            "{refused:?}"
+        );
+        host.hold(false);
+        let stored = engine.produce(&me(), &name(setting), request(vec![record("k", "v")])).await.expect("taken");
+        assert_eq!(offsets(&stored), [0], "nothing was stored before");
+    }
 }
 
 #[tokio::test]
@@ -121,7 +220,7 @@ async fn keyless_records_follow_those_before_them_unless_a_module_places_them() 
     create(&engine, "t", 4, &[]).await;
     let follow = async |partition| {
         let records = vec![record("", "v"), record("", "v")];
-        let request = levada_engine::ProduceRequest { keyless_to: Some(p(partition)), ..request(records) };
+        let request = ProduceRequest { keyless_to: Some(p(partition)), ..request(records) };
         partitions(&engine.produce(&me(), &name("t"), request).await.expect("taken"))
     };
     for partition in [3, 0, 2] {

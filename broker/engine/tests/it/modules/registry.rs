@@ -11,7 +11,7 @@ use levada_model::{Authorizer, Denied, Operation, Principal, Resource, limits};
 use serde_json::{Value, json};
 
 use super::{HostHandle, engine, module, named, of, open, put};
-use crate::support::{Bench, START, create, me, name, set, until};
+use crate::support::{Bench, LONG, START, create, me, name, set, until};
 
 const TRANSFORM: [&str; 1] = ["transform"];
 
@@ -77,8 +77,7 @@ async fn what_is_no_usable_module_leaves_nothing_and_the_version_in_force_stays(
     let refused = engine.put_module(&me(), &named("m"), module(&[], json!({})), true).await;
     assert!(matches!(refused, Err(ModuleError::Invalid(ModuleRefusal::MissingExport { .. }))), "{refused:?}");
     let large = engine.put_module(&me(), &named("m"), vec![0; limits::MODULE_BYTES_MAX + 1].into(), true).await;
-    let limit = limits::MODULE_BYTES_MAX as u64;
-    assert!(matches!(large, Err(ModuleError::TooMany { limit: got, .. }) if got == limit), "{large:?}");
+    assert!(matches!(large, Err(ModuleError::TooLarge { limit: limits::MODULE_BYTES_MAX })), "{large:?}");
     assert_eq!(engine.module(&me(), &named("m")).expect("there"), good);
     assert_eq!(blobs(&disk), [good.versions[0].digest.hex()]);
     assert_eq!(host.0.artifacts.lock().len(), 1);
@@ -299,4 +298,76 @@ async fn every_call_asks_the_authorizer() {
     denied(engine.module_logs(&who, &of("m"), 0, 1).await.expect_err("denied"));
     denied(engine.module_stats(&who, &of("m")).await.expect_err("denied"));
     assert_eq!(engine.modules(&who).expect("those that it may see"), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_module_that_takes_its_time_over_a_config_holds_up_nobody_else() {
+    let (engine, host) = engine();
+    put(&engine, "m", module(&TRANSFORM, json!({}))).await;
+    put(&engine, "other", module(&TRANSFORM, json!({"rev": 0}))).await;
+    create(&engine, "t", 1, &[("validator", json!("module:m"))]).await;
+    host.hold(true);
+    let engine = Arc::new(engine);
+    let slow = module(&TRANSFORM, json!({"gated_init": true}));
+    let puts = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.put_module(&me(), &named("m"), slow, true).await })
+    };
+    until("the module is asked", async || host.0.waiting.load(Ordering::SeqCst) > 0).await;
+    let others = async {
+        put(&engine, "other", module(&TRANSFORM, json!({"rev": 1}))).await;
+        engine.delete_module(&me(), &named("other")).await.expect("nothing uses it");
+    };
+    tokio::time::timeout(LONG, others).await.expect("they do not wait for it");
+    host.hold(false);
+    let put = puts.await.expect("no panic").expect("it follows");
+    assert_eq!((put.version, put.module.active_version), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_of_one_version_does_not_count_for_another_that_became_active_meanwhile() {
+    let (engine, host) = engine();
+    put(&engine, "m", module(&TRANSFORM, json!({"gated_init": true}))).await;
+    engine.put_module(&me(), &named("m"), module(&["partitioner"], json!({})), false).await.expect("taken");
+    create(&engine, "t", 1, &[]).await;
+    let engine = Arc::new(engine);
+    let new = CreateTopic { name: name("new"), partitions: 1, config: set(&[("validator", json!("module:m"))]) };
+    host.hold(true);
+    let alters = {
+        let engine = engine.clone();
+        tokio::spawn(async move { alter(&engine, "t", "validator", json!("module:m")).await })
+    };
+    let creates = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.create_topic(&me(), new).await.map(drop) })
+    };
+    until("both ask the first version", async || host.0.waiting.load(Ordering::SeqCst) >= 2).await;
+    engine.activate_module(&me(), &named("m"), 2).await.expect("nobody follows yet");
+    host.hold(false);
+    for refused in [alters.await.expect("no panic"), creates.await.expect("no panic")] {
+        let Err(TopicError::Module { error, .. }) = refused else { panic!("it is no transform now: {refused:?}") };
+        assert!(matches!(*error, ModuleError::Config { error: ModuleConfigError::World { .. }, .. }), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_is_asked_again_where_another_use_came_while_it_was() {
+    let (engine, host) = engine();
+    put(&engine, "m", module(&["transform", "partitioner"], json!({}))).await;
+    let slow = module(&TRANSFORM, json!({"gated_init": true}));
+    engine.put_module(&me(), &named("m"), slow, false).await.expect("taken");
+    create(&engine, "a", 1, &[("validator", json!("module:m"))]).await;
+    create(&engine, "b", 1, &[]).await;
+    host.hold(true);
+    let engine = Arc::new(engine);
+    let activates = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.activate_module(&me(), &named("m"), 2).await })
+    };
+    until("the version is asked", async || host.0.waiting.load(Ordering::SeqCst) > 0).await;
+    alter(&engine, "b", "partitioner", json!("module:m")).await.expect("the active version is one");
+    host.hold(false);
+    let refused = activates.await.expect("no panic");
+    assert!(matches!(refused, Err(ModuleError::Config { .. })), "{refused:?}");
+    assert_eq!(engine.module(&me(), &named("m")).expect("there").active_version, 1);
 }

@@ -37,5 +37,24 @@ async fn a_trial_says_what_would_come_out_and_stores_nothing() {
     assert_eq!(rows(&trial(From::Offset(Offset(5)), 100).await).len(), 1, "the other partition has nothing there");
     assert_eq!(trial(From::Earliest, 2).await.records_in, 2, "one of each partition");
     assert!(out(&engine, "out", 0).await.is_empty());
-    assert!(engine.processors(&me()).await.expect("a list").is_empty());
+    assert!(engine.processors(&me(), None, 9).await.expect("a list").0.is_empty());
+}
+
+#[tokio::test]
+async fn a_trial_out_of_which_too_much_comes_ends_and_says_so() {
+    let (engine, _) = modules::engine();
+    modules::put(&engine, "f", module(&["transform"], json!({}))).await;
+    create(&engine, "in", 1, &[]).await;
+    create(&engine, "out", 1, &[]).await;
+    let large = format!("twice{}", "x".repeat(900_000));
+    for _ in 0..12 {
+        produce(&engine, "in", vec![to(0, &large)]).await;
+    }
+    let twice = vec![transform("f"); 3];
+    let tried = engine.dry_run_processor(&me(), spec(twice), From::Earliest, 100).await.expect("tried");
+    let bytes: usize = tried.rows.iter().map(|(.., record)| record.size_bytes()).sum();
+    assert!(tried.truncated);
+    assert!(bytes > 16 << 20 && bytes <= levada_model::limits::DRY_RUN_OUTPUT_BYTES_MAX, "{bytes}");
+    let few = engine.dry_run_processor(&me(), spec(vec![transform("f")]), From::Earliest, 2).await.expect("tried");
+    assert_eq!((few.rows.len(), few.truncated), (4, false));
 }

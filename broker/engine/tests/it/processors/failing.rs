@@ -139,7 +139,7 @@ async fn a_host_without_room_is_waited_for_and_nothing_is_lost() {
     let (engine, host) = holding(&["a"]).await;
     host.0.busy.store(true, Ordering::SeqCst);
     let refused = engine.put_processor(&me(), &called(P), spec(vec![transform("f")])).await;
-    assert!(matches!(refused, Err(ProcessorError::Busy(_))), "the document cannot be checked: {refused:?}");
+    assert!(matches!(refused, Err(ProcessorError::Busy { .. })), "the document cannot be checked: {refused:?}");
     host.0.busy.store(false, Ordering::SeqCst);
     put(&engine, spec(vec![transform("f")])).await;
     caught_up(&engine).await;
@@ -184,4 +184,27 @@ async fn more_records_than_one_call_takes_come_out_in_order() {
     put(&engine, spec(vec![transform("f")])).await;
     caught_up(&engine).await;
     assert_eq!(out(&engine, "out", 0).await, values);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_cannot_be_stored_is_told_with_its_record() {
+    let (engine, _) = holding(&[]).await;
+    create(&engine, "letters", 1, &[("cleanup.policy", json!("compact"))]).await;
+    produce(&engine, "in", vec![record("k", "a"), record("", "reject")]).await;
+    put(&engine, failing(Then::DeadLetter(Some(name("letters"))), spec(vec![transform("f")]))).await;
+    let (reason, at) = failed(&engine).await;
+    assert!(reason.contains("compacted"), "{reason}");
+    assert_eq!(at, Some(1));
+    let ProcessorState::Failed { at: Some(at), .. } = info(&engine).await.state else { panic!("it failed") };
+    let (time, rejected) = at.record.expect("it can be read");
+    assert_eq!((time, rejected), (START, record("", "reject").record));
+}
+
+#[tokio::test]
+async fn a_dead_letter_tells_the_stored_time_where_the_document_asks_for_another() {
+    let (engine, _) = holding(&[r#"{"at": 5, "why": "trap"}"#]).await;
+    put(&engine, ProcessorSpec { timestamp: Some("/at".to_owned()), ..spec(vec![transform("f")]) }).await;
+    caught_up(&engine).await;
+    let (_, headers) = letters(&engine, "in.dead-letter").await;
+    assert_eq!(headers[4], ("original_timestamp".to_owned(), START.0.to_string()));
 }

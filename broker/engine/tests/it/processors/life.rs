@@ -1,5 +1,8 @@
 //! What a processor does from its first record to its end.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use levada_engine::{From, Guarantee, ModuleError, ModuleUse, ProcessorError, ProcessorSpec, ProcessorState, Then};
 use levada_extension::JsonTest;
 use levada_model::{Header, Offset, PartitionIndex, Record, Timestamp, limits};
@@ -22,7 +25,7 @@ async fn records_that_pass_a_filter_go_to_the_sink_as_they_are_and_in_order() {
         let steps = vec![equals("/ok", json!(true)), exists("/n")];
         let (info, is_new) = put(&engine, ProcessorSpec { guarantee, ..spec(steps) }).await;
         assert!(is_new);
-        assert_eq!((info.version, info.document, info.owner), (1, json!({"a": "document"}), me()));
+        assert_eq!((info.version, &*info.document, info.owner), (1, r#"{"a":  "document"}"#, me()));
         produce(&engine, "in", vec![record("a", r#"{"n": 3, "ok": true}"#)]).await;
         caught_up(&engine).await;
         let partition = levada_extension::Murmur2::default();
@@ -193,14 +196,16 @@ async fn a_document_that_cannot_be_is_refused_with_pointers() {
     assert_eq!(refused(failing(Then::DeadLetter(Some(name("in"))), good())).await, ["/on_error/topic"]);
     let on_error = OnError { attempts: 0, then: Then::Skip };
     assert_eq!(refused(ProcessorSpec { on_error, ..good() }).await, ["/on_error/attempts"]);
-    assert_eq!(refused(ProcessorSpec { commit_interval_ms: 60_001, ..good() }).await, ["/commit_interval_ms"]);
+    for commit_interval_ms in [0, 60_001] {
+        assert_eq!(refused(ProcessorSpec { commit_interval_ms, ..good() }).await, ["/commit_interval_ms"]);
+    }
     let refuse = ProcessorStep::Transform { module: of("f"), config: r#"{"refuse": true}"#.to_owned() };
     let steps = vec![transform("f"), transform("none"), transform("f@2"), transform("p"), refuse];
     let at = [1, 2, 3].map(|place| format!("/steps/{place}/transform/module"));
     assert_eq!(refused(spec(steps)).await, [&at[..], &["/steps/4/transform/config".to_owned()]].concat());
     assert_eq!(refused(spec(vec![transform("f"); 17])).await, ["/steps"]);
     assert_eq!(refused(documented(json!("x".repeat(300_000)), good())).await, [""]);
-    assert!(engine.processors(&me()).await.expect("a list").is_empty());
+    assert!(engine.processors(&me(), None, 9).await.expect("a list").0.is_empty());
 }
 
 #[tokio::test]
@@ -233,4 +238,27 @@ async fn records_of_a_sink_without_a_key_go_somewhere() {
     put(&engine, spec(vec![])).await;
     caught_up(&engine).await;
     assert_eq!([out(&engine, "out", 0).await, out(&engine, "out", 1).await].concat(), ["a", ""]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_of_a_module_does_not_count_for_the_version_that_became_active_meanwhile() {
+    let (engine, host) = modules::engine();
+    modules::put(&engine, "m", module(&["transform"], json!({"gated_init": true}))).await;
+    let other = module(&["partitioner"], json!({}));
+    engine.put_module(&me(), &modules::named("m"), other, false).await.expect("taken");
+    create(&engine, "in", 1, &[]).await;
+    create(&engine, "out", 1, &[]).await;
+    host.hold(true);
+    let engine = Arc::new(engine);
+    let puts = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.put_processor(&me(), &called(P), spec(vec![transform("m")])).await })
+    };
+    until("the module is asked", async || host.0.waiting.load(Ordering::SeqCst) > 0).await;
+    engine.activate_module(&me(), &modules::named("m"), 2).await.expect("nobody follows yet");
+    host.hold(false);
+    match puts.await.expect("no panic") {
+        Err(ProcessorError::Document(faults)) => assert_eq!(faults[0].0, "/steps/0/transform/module", "{faults:?}"),
+        other => panic!("it is no transform now: {other:?}"),
+    }
 }

@@ -1,9 +1,11 @@
 //! Processors: what comes out, what becomes of what fails, and that nothing is lost or doubled.
 
+mod changes;
 mod dry_runs;
 mod failing;
 mod life;
 mod moving;
+mod neighbours;
 mod once;
 
 use levada_engine::{
@@ -12,7 +14,7 @@ use levada_engine::{
 };
 use levada_extension::{JsonFilter, JsonTest};
 use levada_model::{GroupName, ProcessorName};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::modules::of;
 use crate::support::{all, me, name, until};
@@ -34,7 +36,7 @@ fn spec(steps: Vec<ProcessorStep>) -> ProcessorSpec {
         on_error: OnError { attempts: 2, then: Then::DeadLetter(None) },
         guarantee: Guarantee::ExactlyOnce,
         commit_interval_ms: 2,
-        document: json!({"a": "document"}),
+        document: r#"{"a":  "document"}"#.to_owned(),
     }
 }
 
@@ -44,7 +46,7 @@ fn failing(then: Then, spec: ProcessorSpec) -> ProcessorSpec {
 
 /// The same with another document.
 fn documented(document: Value, spec: ProcessorSpec) -> ProcessorSpec {
-    ProcessorSpec { document, ..spec }
+    ProcessorSpec { document: document.to_string(), ..spec }
 }
 
 fn from(topic: &str, start: From) -> SourceSpec {
@@ -73,12 +75,17 @@ async fn pause(engine: &Engine, paused: bool) -> ProcessorInfo {
 
 /// Waits until all that was there is processed and committed.
 async fn caught_up(engine: &Engine) {
-    until("the processor has caught up", async || match engine.processor(&me(), &called(P)).await {
+    caught_up_as(engine, P).await;
+}
+
+/// The same of another processor.
+async fn caught_up_as(engine: &Engine, name: &str) {
+    until("the processor has caught up", async || match engine.processor(&me(), &called(name)).await {
         Ok(info) => {
             assert_eq!(info.state, ProcessorState::Running);
             !info.tasks.is_empty() && info.tasks.iter().all(|task| task.lag == 0)
         }
-        Err(ProcessorError::Busy(_)) => false,
+        Err(ProcessorError::Busy { .. }) => false,
         Err(error) => panic!("{error}"),
     })
     .await;
@@ -95,7 +102,7 @@ async fn failed(engine: &Engine) -> (String, Option<u64>) {
     let mut found = None;
     until("the processor stands still", async || {
         if let ProcessorState::Failed { reason, at } = info(engine).await.state {
-            found = Some((reason, at.map(|(_, _, offset)| offset.0)));
+            found = Some((reason, at.map(|record| record.offset.0)));
         }
         found.is_some()
     })

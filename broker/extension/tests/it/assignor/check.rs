@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use levada_extension::{Assignment, AssignmentError, AssignorInput, RangeAssignor, TopicPartition, check_assignment};
+use levada_extension::{
+    Assignment, AssignmentError, AssignorInput, RangeAssignor, TopicPartition, check_assignment, read_assignment,
+};
 use levada_model::MemberId;
 use proptest::prelude::*;
 
@@ -52,6 +54,19 @@ fn an_error_says_which_partition_and_which_members() {
 fn a_partition_twice_for_one_member_is_twice() {
     let twice = AssignmentError::Twice { partition: partition("t-0"), first: name("A"), second: name("A") };
     assert_eq!(wrong(&["t-0 t-0", "t-1", "t-2"]), twice);
+}
+
+#[test]
+fn an_answer_by_places_is_read_and_checked() {
+    let read = |lists: &[&[(u32, u32)]]| read_assignment(&case_16(), lists.iter().map(|list| list.iter().copied()));
+    let right = ["t-1", "t-0", "t-2"].map(partitions).to_vec();
+    assert_eq!(read(&[&[(0, 1)], &[(0, 0)], &[(0, 2)]]), Ok(right));
+    let unknown = AssignmentError::UnknownTopic { member: name("B"), place: 2, topics: 2 };
+    assert_eq!(read(&[&[(0, 1)], &[(2, 0)], &[(0, 2)]]), Err(unknown));
+    let unasked = AssignmentError::NotSubscribed { member: name("A"), partition: partition("u-0") };
+    assert_eq!(read(&[&[(1, 0)], &[], &[]]), Err(unasked));
+    let members = AssignmentError::Members { expected: 3, got: 4 };
+    assert_eq!(read(&[&[(9, 9)], &[], &[], &[]]), Err(members), "the count comes first");
 }
 
 /// What the check promises, in its plainest form.

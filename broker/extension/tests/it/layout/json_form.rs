@@ -122,5 +122,30 @@ fn what_is_no_verdict_is_refused() {
     assert_eq!(decode_json_verdicts("[\"pass\"] ", 1, &small), Err(error));
     let many = format!("[{{\"emit\":[{}{{}}]}}]", "{},".repeat(100));
     let error = AnswerError::TooMany { item: 0, part: "records", got: 101, max: 100 };
-    assert_eq!(decode_json_verdicts(&many, 1, &LIMITS()), Err(error));
+    assert_eq!(decode_json_verdicts(&many, 1, &LIMITS()), Err(error.clone()));
+    let very_many = format!("[{{\"emit\":[{}{{}}]}}]", "{},".repeat(1_000));
+    assert_eq!(decode_json_verdicts(&very_many, 1, &LIMITS()), Err(error), "no more are kept than show that");
+    let headers = format!("[{{\"emit\":[{{\"headers\":[{}[\"a\",null]]}}]}}]", "[\"a\",null],".repeat(5_000));
+    let error = AnswerError::TooMany { item: 0, part: "headers", got: 1_001, max: 1_000 };
+    assert_eq!(decode_json_verdicts(&headers, 1, &LIMITS()), Err(error));
+    let no_headers = r#"[{"emit":[{"headers":null},{"headers":[]}]}]"#;
+    assert!(decode_json_verdicts(no_headers, 1, &LIMITS()).is_ok());
+}
+
+#[test]
+fn records_in_all_are_counted_while_they_are_read() {
+    let limits = AnswerLimits { emitted_in_all_max: 3, ..LIMITS() };
+    let answer = |second: &str| format!(r#"[{{"emit":[{{}},{{}}]}},{{"emit":[{second}]}}]"#);
+    assert!(decode_json_verdicts(&answer("{}"), 2, &limits).is_ok());
+    let error = decode_json_verdicts(&answer("{},{}"), 2, &limits).expect_err("too many");
+    assert!(error.to_string().contains("4 records in all, and 3 are allowed"), "{error}");
+}
+
+#[test]
+fn what_the_guest_wrote_is_cut_where_an_error_repeats_it() {
+    let long = "ü".repeat(1 << 20);
+    for answer in [format!("[{{\"{long}\":1}}]"), format!("[{{\"emit\":[{{\"{long}\":1}}]}}]")] {
+        let error = decode_json_verdicts(&answer, 1, &LIMITS()).expect_err("no verdict").to_string();
+        assert!(error.len() < 2_000, "{} bytes", error.len());
+    }
 }

@@ -304,6 +304,24 @@ fn the_parts_of_an_emitted_record_count_together() {
 }
 
 #[test]
+fn headers_and_records_in_all_are_refused_before_they_are_read() {
+    // Five thousand headers, and what would be two of them.
+    let headers =
+        [&[1, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0b10_01_10_10][..], &5_000_u32.to_le_bytes(), &[0; 16]].concat();
+    let error = AnswerError::TooMany { item: 0, part: "headers", got: 5_000, max: 1_000 };
+    assert_eq!(decode_verdicts(headers.into(), 1, &LIMITS()), Err(error));
+    let limits = AnswerLimits { emitted_in_all_max: 3, ..LIMITS() };
+    let two = [2, 2, 0, 0, 0, 0xaa, 0xaa];
+    let answer = |verdicts: u8| [&[1, 0, 0, 0, verdicts, 0, 0, 0][..], &two.repeat(verdicts.into())].concat();
+    assert!(decode_verdicts(answer(1).into(), 1, &limits).is_ok());
+    let error = AnswerError::TooMany { item: 1, part: "records in all", got: 4, max: 3 };
+    assert_eq!(decode_verdicts(answer(2).into(), 2, &limits), Err(error.clone()));
+    let input = EmittedRecord { key: Part::Input, value: Part::Input, headers: Part::Input, timestamp: Part::Input };
+    let each = vec![Verdict::Emit(vec![input; 2]); 2];
+    assert_eq!(check_verdicts(&Verdicts::Each(each), 2, &limits), Err(error));
+}
+
+#[test]
 fn caps_hold_to_the_byte() {
     let answer = |length: u32| {
         let head = [&[1, 0, 0, 0, 1, 0, 0, 0][..], &length.to_le_bytes()].concat();

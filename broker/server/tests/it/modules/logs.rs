@@ -53,11 +53,24 @@ async fn a_log_is_followed_from_version_to_version_and_resumed() {
     }
     assert!(text.contains("id: 2.1") && !text.contains("id: 2.0"), "{text}");
 
+    // What one version logged since it was looked at last is told before what the next does.
+    harness.get("/v1/topics/t/partitions/0/records?filter=module:m@1").await.expect(200);
+    let mut behind = harness.stream(follow().header("last-event-id", "1.0")).await;
+    let mut rest = String::new();
+    while !rest.contains("id: 2.0") {
+        rest.push_str(&String::from_utf8_lossy(&behind.chunk().await.expect("a piece").expect("it goes on")));
+    }
+    assert!(rest.find("id: 1.1") < rest.find("id: 2.0") && rest.contains("id: 1.1"), "{rest}");
+    drop(behind);
+
     harness.delete("/v1/modules/m").await.expect(204);
     while let Some(piece) = resumed.chunk().await.expect("a piece") {
         text.push_str(&String::from_utf8_lossy(&piece));
     }
     assert!(text.contains("event: error\ndata: {") && text.contains("module-not-found"), "{text}");
+    put_transform(&harness, "m", json!({})).await;
+    let missing = harness.request(Method::GET, "/v1/modules/m/logs?version=9").header("accept", "text/event-stream");
+    assert_eq!(harness.send(missing).await.expect(404).code(), "module-not-found");
     let wrong = harness.send(follow().header("last-event-id", "x")).await;
     assert_eq!(wrong.expect(400).code(), "invalid-cursor");
 }

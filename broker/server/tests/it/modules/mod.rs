@@ -2,6 +2,7 @@
 
 mod calls;
 mod contract;
+mod faces;
 mod filtering;
 mod logs;
 mod settings;

@@ -62,7 +62,17 @@ async fn members_join_with_an_assignor_that_is_a_module() {
     let harness = Harness::start(|_| {}).await;
     harness.topic("t").await;
     put(&harness, "fair", module(&["assignor"], json!({}))).await.expect(201);
-    let join = json!({ "topics": ["t"], "assignor": "module:fair" });
+    for (assignor, config, code, pointer) in [
+        ("module:fair", json!({ "refuse": true }), "invalid-module-config", "/assignor_config"),
+        ("module:fair", json!([]), "invalid-field", "/assignor_config"),
+        ("range", json!({}), "invalid-field", "/assignor_config"),
+    ] {
+        let join = json!({ "topics": ["t"], "assignor": assignor, "assignor_config": config });
+        let refused = harness.json(Method::POST, "/v1/groups/g/members", &join).await.expect(422).json();
+        assert_eq!((&refused["code"], &refused["errors"][0]["pointer"]), (&json!(code), &json!(pointer)), "{refused}");
+    }
+    let config = json!({ "a": 1 });
+    let join = json!({ "topics": ["t"], "assignor": "module:fair", "assignor_config": config });
     let joined = harness.json(Method::POST, "/v1/groups/g/members", &join).await.expect(201).json();
     let member = joined["member_id"].as_str().expect("an id");
     let read = harness.get(&format!("/v1/groups/g/members/{member}/records?wait_ms=30000")).await.expect(200).json();
@@ -72,4 +82,5 @@ async fn members_join_with_an_assignor_that_is_a_module() {
         (&group["assignor"], group.get("fallback").unwrap_or(&json!(null))),
         (&json!("module:fair"), &json!(null))
     );
+    assert_eq!(group["assignor_config"], config);
 }

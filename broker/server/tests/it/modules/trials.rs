@@ -67,6 +67,23 @@ async fn partitioners_and_aggregators_are_tried_too() {
 }
 
 #[tokio::test]
+async fn an_assignor_is_tried_on_members_and_topics() {
+    let harness = Harness::start(|_| {}).await;
+    put(&harness, "m", module(&["assignor"], json!({}))).await.expect(201);
+    let members = json!([{ "member_id": "m1" }, { "member_id": "m2", "owned": [{ "topic": "a", "partition": 0 }] }]);
+    let topics = json!([{ "topic": "a", "partitions": 3, "lags": [5] }]);
+    let trial = json!({ "world": "assignor", "members": members, "topics": topics, "compare_with": 1 });
+    let told = try_out(&harness, trial).await.expect(200).json();
+    assert_eq!((&told["inputs"], &told["fault"], &told["differences"]), (&json!(2), &Value::Null, &json!([])));
+    let two = json!([{ "topic": "a", "partition": 0 }, { "topic": "a", "partition": 1 }]);
+    assert_eq!(told["outputs"][0], json!({ "input": 0, "assignment": two }));
+    assert_eq!(told["outputs"][1], json!({ "input": 1, "assignment": [{ "topic": "a", "partition": 2 }] }));
+    let all = json!({ "world": "assignor", "members": members, "topics": topics, "config": { "only": "none" } });
+    let told = try_out(&harness, all).await.expect(200).json();
+    assert!(told["fault"].as_str().is_some_and(|fault| fault.contains("topic a was given to nobody")), "{told}");
+}
+
+#[tokio::test]
 async fn a_version_that_gives_no_answer_has_a_fault() {
     let harness = Harness::start(|_| {}).await;
     put_transform(&harness, "m", json!({})).await;
@@ -88,14 +105,25 @@ async fn a_trial_that_cannot_be_is_refused_at_its_place() {
         (json!({ "world": "transform", "records": [{ "valeu": 1 }] }), "invalid-field", "/records/0/valeu"),
         (json!({ "world": "transform", "records": record, "from": "earliest" }), "invalid-field", "/from"),
         (json!({ "world": "transform", "topic": "t", "from": "now" }), "invalid-field", "/from"),
-        (json!({ "world": "partitioner", "records": record }), "invalid-module-config", "/config"),
+        (json!({ "world": "partitioner", "records": record }), "invalid-module-config", "/world"),
         (json!({ "world": "transform", "records": record, "config": [] }), "invalid-module-config", "/config"),
+        (json!({ "world": "assignor", "members": [], "topics": [] }), "invalid-field", "/members"),
+        (json!({ "world": "assignor", "members": [{ "member_id": "a" }] }), "invalid-field", ""),
+        (json!({ "world": "assignor", "records": record }), "invalid-field", "/records"),
+        (
+            json!({ "world": "transform", "members": [{ "member_id": "a" }], "records": record }),
+            "invalid-field",
+            "/members",
+        ),
+        (
+            json!({ "world": "assignor", "members": [{ "member_id": "a", "topics": ["t"] }], "topics": [] }),
+            "invalid-field",
+            "/members/0/topics/0",
+        ),
     ] {
         let refused = try_out(&harness, trial.clone()).await.expect(422).json();
         assert_eq!((&refused["code"], &refused["errors"][0]["pointer"]), (&json!(code), &json!(pointer)), "{trial}");
     }
-    let assignor = try_out(&harness, json!({ "world": "assignor", "records": record })).await.expect(422);
-    assert_eq!(assignor.code(), "invalid-field");
     let topic = try_out(&harness, json!({ "world": "transform", "topic": "none" })).await.expect(404);
     assert_eq!(topic.code(), "topic-not-found");
 }

@@ -50,7 +50,7 @@ async fn records_go_through_the_steps_into_the_sink_and_the_position_is_told() {
     let document = document("in", "out", steps);
     let told = put(&harness, "p", &document).await.expect(201).json();
     assert_eq!((&told["name"], &told["version"], &told["state"]), (&json!("p"), &json!(1), &json!("running")));
-    assert_eq!(told["document"], document, "as it was put");
+    assert_eq!(told["document"], document);
     assert_eq!(output(&harness, "out", 2).await, ["A", "B"]);
     loop {
         let task = harness.get("/v1/processors/p").await.expect(200).json()["tasks"][0].clone();
@@ -107,6 +107,67 @@ async fn one_that_fails_tells_over_which_record() {
     };
     assert_eq!((&failure["topic"], &failure["partition"], &failure["offset"]), (&json!("in"), &json!(0), &json!(1)));
     assert!(failure["reason"].as_str().is_some_and(|reason| reason.contains("reject me")), "{failure}");
+    assert_eq!((&failure["record"]["value_text"], &failure["record"]["offset"]), (&json!("reject me"), &json!(1)));
+    let behind = json!({ "start": "offset:2" });
+    let told = harness.json(Method::POST, "/v1/processors/p/reset", &behind).await.expect(200).json();
+    assert_eq!(told["tasks"][0]["position"], 2);
+    store(&harness, "in", &["more"]).await;
+    assert_eq!(post(&harness, "p/resume").await.expect(200).json()["state"], "running");
+    assert_eq!(output(&harness, "out", 2).await, ["FINE", "MORE"]);
+    let wrong = json!({ "start": "offset:x" });
+    harness.json(Method::POST, "/v1/processors/p/reset", &wrong).await.expect(422);
+}
+
+#[tokio::test]
+async fn one_that_tries_again_says_over_which_record_and_runs() {
+    let harness = Harness::start(|_| {}).await;
+    topics(&harness).await;
+    store(&harness, "in", &["fine", "trap"]).await;
+    let mut wanted = document("in", "out", json!([{ "transform": { "module": "shout" } }]));
+    wanted["on_error"] = json!({ "attempts": 100, "then": "pause" });
+    put(&harness, "p", &wanted).await.expect(201);
+    let (state, waiting) = loop {
+        let told = harness.get("/v1/processors/p").await.expect(200).json();
+        if told["tasks"][0]["waiting"].is_object() {
+            break (told["state"].clone(), told["tasks"][0]["waiting"].clone());
+        }
+    };
+    assert_eq!((state, &waiting["offset"], &waiting["reason"]), (json!("running"), &json!(1), &json!("it trapped")));
+    assert!(waiting["attempts"].as_u64().is_some_and(|attempts| attempts > 0), "{waiting}");
+    let told = post(&harness, "p/pause").await.expect(200).json();
+    assert!(told["tasks"][0].get("waiting").is_none(), "{told}");
+}
+
+#[tokio::test]
+async fn a_document_is_kept_word_for_word_and_its_numbers_are_exact() {
+    let harness = Harness::start(|_| {}).await;
+    topics(&harness).await;
+    let values = ["95.95808077299189", "95.9580807729919", "94.72173626215411"];
+    store(&harness, "in", &values).await;
+    let raw = r#"{"steps":[ {"filter":{"json":"","greater":1e1,"equals":95.95808077299189}} ],
+        "sink":{"topic":"out"}, "sources":[{"topic":"in"}], "commit_interval_ms":2}"#;
+    harness.body(Method::PUT, "/v1/processors/p", "application/json", format!(" {raw}\n")).await.expect(201);
+    let told = harness.get("/v1/processors/p").await.expect(200);
+    assert!(String::from_utf8_lossy(&told.body).contains(raw), "{}", String::from_utf8_lossy(&told.body));
+    let read = harness.get("/v1/topics/out/partitions/0/records?wait_ms=10000").await.expect(200);
+    assert!(String::from_utf8_lossy(&read.body).contains(r#""value":95.95808077299189"#), "{:?}", read.json());
+}
+
+#[tokio::test]
+async fn processors_are_listed_page_by_page() {
+    let harness = Harness::start(|_| {}).await;
+    topics(&harness).await;
+    for name in ["a", "b", "c"] {
+        put(&harness, name, &document("in", "out", json!([]))).await.expect(201);
+    }
+    let (mut names, mut path) = (Vec::new(), "/v1/processors?limit=2".to_owned());
+    loop {
+        let page = harness.get(&path).await.expect(200).json();
+        names.extend(page["processors"].as_array().expect("a list").iter().map(|one| one["name"].clone()));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/v1/processors?limit=2&cursor={cursor}");
+    }
+    assert_eq!(names, ["a", "b", "c"]);
 }
 
 #[tokio::test]

@@ -65,13 +65,21 @@ async fn of_those_in_use(harness: &Harness) {
 async fn without_a_host(harness: &Harness) {
     let with = Harness::start_under(Arc::clone(&harness.contract), |_| {}).await;
     put_transform(&with, "judge", json!({})).await;
+    let topic = json!({ "name": "judged", "config": { "validator": "module:judge" } });
+    with.json(Method::POST, "/v1/topics", &topic).await.expect(201);
+    with.json(Method::POST, "/v1/topics", &json!({ "name": "out" })).await.expect(201);
     let without = with.restart_with(|_| {}, Engine::open).await;
+    let settings = json!({ "config": { "validator.config": { "drop": "d" } } });
+    let processor = json!({ "sources": [{ "topic": "judged" }], "sink": { "topic": "out" },
+        "steps": [{ "transform": { "module": "judge" } }] });
     let trial = json!({ "world": "transform", "records": [{ "value": 1 }] });
     for refused in [
         put(&without, "judge", module(&["transform"], json!({ "n": 2 }))).await,
         without.get("/v1/modules/judge/logs").await,
         without.get("/v1/modules/judge/stats").await,
         without.json(Method::POST, "/v1/modules/judge/dry-run", &trial).await,
+        without.json(Method::PATCH, "/v1/topics/judged", &settings).await,
+        without.json(Method::PUT, "/v1/processors/p", &processor).await,
     ] {
         assert_eq!(refused.expect(409).code(), "modules-off");
     }

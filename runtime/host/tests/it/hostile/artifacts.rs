@@ -92,6 +92,18 @@ fn damaged_and_forged_artifacts_are_made_anew() {
     }
 }
 
+#[test]
+fn what_is_lost_of_a_module_that_is_loaded_is_kept_again_when_its_bytes_come_again() {
+    let bench = Bench::new();
+    let wasm = Bytes::from(Guest::new().build());
+    let module = bench.module(&wasm);
+    bench.host.forget(module.describe().digest);
+    assert!(matches!(module.dry_run(), Err(ModuleRefusal::Host { .. })), "nothing is left to make a twin of");
+    let same = bench.host.compile(&wasm).expect("a module");
+    assert_eq!(same.describe(), module.describe());
+    works(&module.dry_run().expect("a twin"));
+}
+
 /// A forger with the right to write there.
 #[expect(clippy::disallowed_methods, reason = "a test that forges files, not the broker")]
 fn replace(file: &Path, bytes: &[u8]) {
@@ -108,6 +120,18 @@ fn what_an_interrupted_upload_left_is_in_nobodys_way() {
     replace(&folder.join("timed-0.unfinished"), b"half");
     works(&bench.module(&wasm));
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 3);
+}
+
+#[test]
+fn what_was_made_of_modules_that_nobody_knows_is_deleted_and_nothing_else() {
+    let bench = Bench::new();
+    let known = bench.module(Guest::new().build()).describe().digest;
+    let unknown = bench.module(Guest::transform("nop").build()).describe().digest;
+    let others = bench.directory.path().join("compiled/notes");
+    fs::create_dir(&others).expect("a folder");
+    again(&bench).keep_only(&[known].into());
+    assert!(folder(&bench, known).exists() && others.exists());
+    assert!(!folder(&bench, unknown).exists());
 }
 
 #[test]

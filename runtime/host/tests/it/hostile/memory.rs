@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levada_extension::{ModuleConfigError, ModuleFault, ModuleHost, ModuleRefusal, StopCause, Verdicts};
-use levada_model::limits::MODULE_MEMORY_BYTES_MAX;
+use levada_model::limits::{MODULE_MEMORY_BYTES_MAX, MODULES_INSTANCES_MAX};
 
 use super::guest::Guest;
 use super::time::stopped;
@@ -45,6 +45,8 @@ fn tables_count_as_memory_and_have_a_cap() {
     let module = bench.module(Guest { items: items.to_owned(), ..Guest::transform(grow) }.build());
     let transform = module.transform("{}").expect("a transform");
     assert_eq!(stopped(transform.transform(&batch(&["a"]))).0, StopCause::Trap);
+    let two = Guest { items: "(table 1 funcref) (table 1 funcref)".to_owned(), ..Guest::new() };
+    assert!(bench.compile(two.build()).is_ok());
     let huge = Guest { items: "(table 10000000 funcref)".to_owned(), ..Guest::new() };
     let refusal = bench.compile(huge.build()).err();
     assert!(matches!(refusal, Some(ModuleRefusal::Limit { what: "elements in a table", .. })), "{refusal:?}");
@@ -55,6 +57,56 @@ fn a_memory_that_is_too_large_from_the_start_is_refused() {
     let bench = Bench::new();
     let refusal = bench.compile(Guest { memory: "65536", ..Guest::new() }.build()).err();
     assert!(matches!(refusal, Some(ModuleRefusal::Limit { what: "bytes of memory at its start", .. })), "{refusal:?}");
+}
+
+#[test]
+fn more_memories_and_tables_than_one_may_have_are_the_modules_fault() {
+    let bench = Bench::new();
+    for (items, what) in [("(memory 0)".repeat(50), "memories"), ("(table 0 funcref)".repeat(50), "tables")] {
+        let refusal = bench.compile(Guest { items, ..Guest::new() }.build()).err();
+        assert!(matches!(&refusal, Some(ModuleRefusal::Invalid { detail }) if detail.contains(what)), "{refusal:?}");
+    }
+}
+
+#[test]
+fn instances_with_all_that_they_may_have_leave_the_others_their_places() {
+    let bench = Bench::new();
+    // As many memories and tables as there may be, of no size, with more configs than there are places.
+    let items = format!("{}{}", "(memory 0)".repeat(3), "(table 0 funcref)".repeat(6));
+    let hungry = bench.module(Guest { items, ..Guest::new() }.build());
+    for i in 0..MODULES_INSTANCES_MAX + 40 {
+        let transform = hungry.transform(&format!("{{\"n\":{i}}}")).expect("a transform");
+        assert_eq!(transform.transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
+    }
+    let other = bench.module(Guest::transform("nop").build());
+    assert_eq!(other.transform("{}").expect("a transform").transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
+}
+
+#[test]
+fn what_one_instance_may_have_is_set() {
+    let max = 8 << 20;
+    let bench = Bench::with(|options| options.instance_memory_bytes_max = max);
+    let module = bench.module(Guest::transform(BOMB).build());
+    let (cause, reason) = stopped(module.transform("{}").expect("a transform").transform(&batch(&["a"])));
+    assert_eq!((cause, reason), (StopCause::Memory, format!("it wanted more than {max} bytes of memory")));
+    assert!(module.stats().memory_peak_bytes <= max as u64);
+    let refusal = bench.compile(Guest { memory: "129", ..Guest::new() }.build()).err();
+    assert!(matches!(refusal, Some(ModuleRefusal::Limit { max: 8_388_608, .. })), "{refusal:?}");
+    // More than usual, too.
+    let bench = Bench::with(|options| options.instance_memory_bytes_max = 256 << 20);
+    let large = bench.module(Guest { memory: "3000", ..Guest::new() }.build());
+    assert_eq!(large.transform("{}").expect("a transform").transform(&batch(&["a"])), Ok(Verdicts::Keep(vec![0])));
+}
+
+#[test]
+fn a_trap_is_not_put_down_to_memory_that_the_module_got_along_without() {
+    let bench = Bench::with(|options| options.memory_bytes_max = 1 << 20);
+    let denied = "(drop (memory.grow (i32.const 1000)))";
+    for later in ["(drop (i32.div_u (i32.const 1) (i32.const 0)))", "(drop (memory.grow (i32.const 1))) unreachable"] {
+        let module = bench.module(Guest::transform(&format!("{denied} {later}")).build());
+        let (cause, reason) = stopped(module.transform("{}").expect("a transform").transform(&batch(&["a"])));
+        assert_eq!(cause, StopCause::Trap, "{reason}");
+    }
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Loops, recursion, and what others feel of them.
 
 use std::num::NonZeroUsize;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use levada_extension::{
-    Fields, ModuleConfigError, ModuleFault, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts,
+    Fields, ModuleConfigError, ModuleFault, ModuleHost, ModuleRefusal, ModuleVersion, StopCause, Transform, Verdicts,
 };
+use levada_model::limits::MODULE_INIT_MS_MAX;
 
 use super::guest::Guest;
 use crate::support::{Bench, batch};
@@ -71,6 +72,9 @@ fn an_endless_init_is_an_error_of_the_config() {
     let module = bench.module(Guest { init: FOREVER.to_owned(), ..Guest::new() }.build());
     let error = module.transform("{}").err();
     assert!(matches!(error, Some(ModuleConfigError::Stopped { cause: StopCause::Deadline, .. })), "{error:?}");
+    let stats = module.stats();
+    assert_eq!((stats.deadlines, stats.calls), (1, 0));
+    assert!(stats.cpu >= Duration::from_millis(MODULE_INIT_MS_MAX), "{stats:?}");
 }
 
 #[test]
@@ -135,6 +139,31 @@ fn a_dry_run_counts_and_limits_instructions() {
     assert_eq!(cause, StopCause::Deadline);
     let instructions = twin.stats().instructions;
     assert!(instructions.is_some_and(|count| count >= 2_000_000_000), "{instructions:?}");
+    // So it does where the host does the work: 16 MiB are looked through at each turn.
+    let guest = "(loop $forever (call $counter (i32.const 8192) (i32.const 16777216) (i64.const 1)) (br $forever))";
+    let module = bench.module(Guest { memory: "300", ..Guest::transform(guest) }.build());
+    let twin = module.dry_run().expect("a twin");
+    let (cause, reason) = stopped(twin.transform("{}").expect("a transform").transform(&batch(&["a"])));
+    assert_eq!((cause, reason), (StopCause::Deadline, "it took more than 2000000000 instructions".to_owned()));
+    assert_eq!(twin.stats().counters_dropped, 2_000_000_000 / (16 << 20));
+}
+
+#[test]
+fn a_dry_run_without_end_leaves_the_module_its_threads() {
+    let bench = Bench::new();
+    let module = bench.module(Guest::transform(FOREVER).build());
+    let twin = module.dry_run().expect("a twin");
+    assert_eq!(stopped(twin.transform("{}").expect("a transform").transform(&batch(&["a"]))).0, StopCause::Deadline);
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody panics with it");
+    let (sender, started) = channel();
+    let width = available_parallelism().map_or(1, NonZeroUsize::get).max(2);
+    for _ in 0..width {
+        let (gate, sender) = (Arc::clone(&gate), sender.clone());
+        module.run(Box::new(move || drop((sender.send(()), gate.lock())))).expect("there is room");
+    }
+    (0..width).for_each(|_| started.recv_timeout(Duration::from_secs(60)).expect("all run at once"));
+    drop(closed);
 }
 
 #[test]
@@ -177,7 +206,8 @@ fn one_module_never_has_all_the_threads() {
     }
     let width = available_parallelism().map_or(1, NonZeroUsize::get).max(2);
     (0..width).for_each(|_| started.recv().expect("so many start"));
-    assert_eq!(started.recv_timeout(Duration::from_millis(200)), Err(RecvTimeoutError::Timeout), "and no more");
+    let usage = bench.host.usage();
+    assert_eq!((usage.running, usage.waiting), (width as u64, 200 - width as u64), "and no more");
     // Those threads wait at the gate for as long as this takes.
     keeps_the_first(&other.transform("{}").expect("a transform"));
     drop(closed);
@@ -188,19 +218,12 @@ fn more_jobs_than_the_queue_holds_are_refused_at_once() {
     let bench = Bench::new();
     let module = bench.module(Guest::transform(FOREVER).build());
     let transform = module.transform("{}").expect("a transform");
-    let (sender, receiver) = channel();
     let mut refused = 0;
     for _ in 0..400 {
-        let (transform, sender) = (Arc::clone(&transform), sender.clone());
-        let job = move || {
-            if receiver_gone(&sender) {
-                return;
-            }
-            drop(transform.transform(&batch(&["a"])));
-        };
+        let transform = Arc::clone(&transform);
+        let job = move || drop(transform.transform(&batch(&["a"])));
         refused += usize::from(module.run(Box::new(job)).is_err());
     }
-    drop(receiver);
     assert!(refused >= 100, "{refused}");
 }
 
@@ -235,10 +258,6 @@ fn jobs_that_wait_when_the_host_ends_are_dropped_unrun() {
     let ran = receiver.iter().count();
     assert!(ran < 20, "{ran} of 100 ran, and then the channel closed");
     assert!(matches!(transform.transform(&batch(&["a"])), Err(ModuleFault::Busy(_))), "nothing more is taken");
-}
-
-fn receiver_gone(sender: &std::sync::mpsc::Sender<()>) -> bool {
-    sender.send(()).is_err()
 }
 
 #[test]

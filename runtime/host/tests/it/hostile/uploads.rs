@@ -2,7 +2,7 @@
 
 use levada_extension::ModuleRefusal;
 
-use super::guest::{Guest, embed};
+use super::guest::{Guest, embed, with_schema};
 use crate::support::Bench;
 
 fn refusal(wasm: impl AsRef<[u8]>) -> ModuleRefusal {
@@ -157,15 +157,4 @@ fn a_schema_that_goes_round_in_circles_does_not_break_the_host() {
             drop(module.transform("{}"));
         }
     }
-}
-
-/// A module with this schema of its config.
-fn with_schema(text: &str) -> Vec<u8> {
-    let data = text.replace('"', "\\22");
-    let describe = format!(
-        "(i32.store8 (i32.const 1032) (i32.const 1)) (i32.store (i32.const 1036) (i32.const 2048))
-         (i32.store (i32.const 1040) (i32.const {}))",
-        text.len()
-    );
-    Guest { items: format!("(data (i32.const 2048) \"{data}\")"), describe, ..Guest::new() }.build()
 }
