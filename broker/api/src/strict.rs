@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use levada_model::limits::JSON_INTEGER_MAX;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::Segment;
 
@@ -26,7 +26,7 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         Ok(Object(read)) => return Ok(read),
         Err(error) => error,
     };
-    if !error.is_data() {
+    if !error.is_data() && !is_of_another_shape(body, &error) {
         return Err(Problem::new(ErrorCode::InvalidJson, format!("the body is not JSON: {error}")));
     }
     // Only now is it worth following the path to the place.
@@ -35,12 +35,25 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(ErrorCode::InvalidJson, error.to_string()));
     };
     let mut pointer = pointer(error.path());
-    let detail = without_place(&error.into_inner().to_string());
+    let detail = match without_place(&error.into_inner().to_string()) {
+        detail if detail == EXPECTED_VALUE => "a value of another shape is needed here".to_owned(),
+        detail => detail,
+    };
     // serde tells a repeat after it has left the field.
     if let Some(name) = detail.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`')) {
         pointer = format!("{pointer}/{}", pointer_token(&echo(name)));
     }
     Err(Problem::new(ErrorCode::InvalidField, format!("{}: {detail}", shown(&pointer))).at(pointer, detail))
+}
+
+/// How serde_json words a fault of syntax, and one of shape in the place of an enum.
+const EXPECTED_VALUE: &str = "expected value";
+
+/// Whether what serde_json calls a fault of syntax is none: an enum of another shape, or a number that no double holds.
+fn is_of_another_shape(body: &[u8], error: &serde_json::Error) -> bool {
+    let detail = without_place(&error.to_string());
+    let is_json = || str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+    matches!(&*detail, EXPECTED_VALUE | "number out of range") && is_json()
 }
 
 /// Reads one member of an object whose JSON was checked before.

@@ -307,6 +307,12 @@ mod tests {
         let with = |more: &str| format!(r#"{{"sources":[{{"topic":"a"}}],"sink":{{"topic":"b"}}{more}}}"#);
         for (more, pointer) in [
             (r#","group_by":"key""#, "/group_by"),
+            (r#","steps":[{}]"#, "/steps/0"),
+            (r#","steps":[1]"#, "/steps/0"),
+            (r#","steps":[null]"#, "/steps/0"),
+            (r#","guarantee":null"#, "/guarantee"),
+            (r#","guarantee":{}"#, "/guarantee"),
+            (r#","steps":[{"filter":{"json":"","equals":1e999}}]"#, "/steps/0/filter/equals"),
             (r#","window":{"tumbling":{"size_ms":1,"grace_ms":0}}"#, "/window"),
             (r#","aggregate":{"count":{}}"#, "/aggregate"),
             (r#","emit":"changes""#, "/emit"),

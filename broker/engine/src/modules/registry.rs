@@ -158,7 +158,9 @@ impl Modules {
             return Ok(version);
         }
         let this = self.clone();
-        blocking(move || this.load(digest)).await
+        let loaded = blocking(move || this.load(digest)).await;
+        // It may have been deleted meanwhile, and its bytes with it.
+        loaded.map_err(|error| self.resolve(module).err().unwrap_or(error))
     }
 
     /// The version that is meant now, loaded. Blocks.
