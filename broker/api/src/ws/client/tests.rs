@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::GroupStart;
+use crate::record_query::AcksWord;
 
 fn read(text: &str) -> Result<ClientFrame, BadFrame> {
     read_frame(&Bytes::copy_from_slice(text.as_bytes()))
