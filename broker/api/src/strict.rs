@@ -35,10 +35,7 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(ErrorCode::InvalidJson, error.to_string()));
     };
     let mut pointer = pointer(error.path());
-    let detail = match without_place(&error.into_inner().to_string()) {
-        detail if detail == EXPECTED_VALUE => "a value of another shape is needed here".to_owned(),
-        detail => detail,
-    };
+    let detail = in_words(&error.into_inner());
     // serde tells a repeat after it has left the field.
     if let Some(name) = detail.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`')) {
         pointer = format!("{pointer}/{}", pointer_token(&echo(name)));
@@ -67,7 +64,7 @@ pub(crate) fn member<'de, T: Deserialize<'de>>(name: &str, json: &'de str) -> Re
     let mut reader = serde_json::Deserializer::from_str(json);
     let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err().expect("it was refused just now");
     let pointer = format!("/{name}{}", pointer(error.path()));
-    let detail = without_place(&error.into_inner().to_string());
+    let detail = in_words(&error.into_inner());
     Err(Problem::new(ErrorCode::InvalidField, format!("{pointer}: {detail}")).at(pointer, detail))
 }
 
@@ -93,6 +90,14 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         text.push_str(&token);
     }
     text
+}
+
+/// What is wrong at a place of a body that is JSON.
+fn in_words(error: &serde_json::Error) -> String {
+    match without_place(&error.to_string()) {
+        detail if detail == EXPECTED_VALUE => "a value of another shape is needed here".to_owned(),
+        detail => detail,
+    }
 }
 
 /// Takes off serde_json's " at line 1 column 20": the pointer says it better.

@@ -329,6 +329,7 @@ mod tests {
         ] {
             let problem = from_json::<ProcessorDocument>(with(more).as_bytes()).expect_err(more);
             assert_eq!((problem.status, problem.errors[0].pointer.as_str()), (422, pointer), "{problem:?}");
+            assert_ne!(problem.errors[0].detail, "expected value", "it is said in words");
         }
         let problem = from_json::<ProcessorDocument>(b"{\"sources\":[[\"a\"]],\"sink\":{}}").expect_err("no object");
         assert_eq!(problem.errors[0].pointer, "/sources/0");
